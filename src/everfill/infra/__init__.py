@@ -1,0 +1,4 @@
+"""Everything that talks to a server or a disk: Postgres, Redis, Temporal, blobs, the embedded stack.
+
+It knows how to connect, load queries, migrate and start servers; it does not know what a cell is.
+"""

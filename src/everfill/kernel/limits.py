@@ -1,0 +1,72 @@
+"""Every bound of the system, with its reason. Nothing is unbounded.
+
+Sizes are in bytes, times in seconds, counts in the thing named. What an operator may want to set is
+in `config`; what is here is a matter of correctness or of measured cost.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "BLOB_THRESHOLD_BYTES",
+    "CELL_BYTES_MAX",
+    "CHOICES_MAX",
+    "COLLECTION_CAP_CELLS",
+    "COLUMNS_MAX",
+    "DIRTY_ROUNDS_MAX",
+    "DISPATCH_CHUNK_CELLS",
+    "ERROR_MESSAGE_CHARS_MAX",
+    "IMPORT_CHUNK_ROWS",
+    "NAMESPACE_CAP_CELLS",
+    "NAME_CHARS_MAX",
+    "RETRY_BASE_SECONDS",
+    "RETRY_CAP_SECONDS",
+    "TEMPLATE_CHARS_MAX",
+    "TRIES_MAX",
+]
+
+NAME_CHARS_MAX: Final = 200
+"""A name must fit a column head, a SQL view and a message."""
+
+COLUMNS_MAX: Final = 1_000
+"""Half of what one SQL view can hold (1,600), and the DAG is rebuilt whole at each change."""
+
+CHOICES_MAX: Final = 1_000
+"""A list of choices goes into every prompt of its column."""
+
+TEMPLATE_CHARS_MAX: Final = 100_000
+"""A prompt longer than this is a document, and belongs in a cell."""
+
+CELL_BYTES_MAX: Final = 256 * 1024 * 1024
+"""One cell is read whole into memory at import and export."""
+
+BLOB_THRESHOLD_BYTES: Final = 1_000_000
+"""Larger values live in the blob store, so that reading a page of the table stays cheap."""
+
+IMPORT_CHUNK_ROWS: Final = 2_000
+"""Rows held in memory while a file streams in; also one COPY, one commit."""
+
+DISPATCH_CHUNK_CELLS: Final = 5_000
+"""Cells signalled in one transaction: about 50 ms under the collection's lock."""
+
+COLLECTION_CAP_CELLS: Final = 2_000
+"""Default of cells in flight for one collection: one collection cannot take every worker."""
+
+NAMESPACE_CAP_CELLS: Final = 10_000
+"""Default of cells in flight for one namespace."""
+
+DIRTY_ROUNDS_MAX: Final = 3
+"""Times a cell is computed again because it was signalled while computing; then *outdated*."""
+
+TRIES_MAX: Final = 6
+"""Calls of one cell that may fail in passing; with the delays below about two minutes."""
+
+RETRY_BASE_SECONDS: Final = 1.0
+"""First delay after a transient failure; it doubles, with full jitter."""
+
+RETRY_CAP_SECONDS: Final = 300.0
+"""Longest delay between two tries, whatever the provider asks for."""
+
+ERROR_MESSAGE_CHARS_MAX: Final = 500
+"""A cell keeps the provider's own words, not its whole page."""
