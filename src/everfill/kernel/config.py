@@ -47,16 +47,18 @@ class _Section(BaseModel):
 class PostgresSettings(_Section):
     """Where the tables and the queue live."""
 
-    url: SecretStr | None = Field(None, description="Outside server; unset: the embedded one.")
-    pool_max: int = Field(10, ge=1, le=200, description="Connections of one process.")
+    url: SecretStr | None = Field(
+        default=None, description="Outside server; unset: the embedded one."
+    )
+    pool_max: int = Field(default=10, ge=1, le=200, description="Connections of one process.")
 
 
 class TemporalSettings(_Section):
     """Where the setup workflows and the janitor run."""
 
-    address: str | None = Field(None, description="host:port; unset: the embedded one.")
-    namespace: str = Field("default", min_length=1)
-    task_queue: str = Field("everfill", min_length=1)
+    address: str | None = Field(default=None, description="host:port; unset: the embedded one.")
+    namespace: str = Field(default="default", min_length=1)
+    task_queue: str = Field(default="everfill", min_length=1)
     api_key: SecretStr | None = None
     tls: bool = False
 
@@ -64,56 +66,64 @@ class TemporalSettings(_Section):
 class RedisSettings(_Section):
     """The transient bus; it may be flushed at any moment."""
 
-    url: SecretStr | None = Field(None, description="Outside server; unset: the embedded one.")
+    url: SecretStr | None = Field(
+        default=None, description="Outside server; unset: the embedded one."
+    )
 
 
 class BlobSettings(_Section):
     """Where values over 1 MB and files are kept."""
 
-    url: str | None = Field(None, description="obstore URL; unset: a folder of the data folder.")
+    url: str | None = Field(
+        default=None, description="obstore URL; unset: a folder of the data folder."
+    )
 
 
 class WorkerSettings(_Section):
     """One cell worker."""
 
-    slots: int = Field(20, ge=1, le=1_000, description="Remote calls under way at once.")
-    lease_seconds: float = Field(60.0, ge=0.5, le=3_600)
-    poll_seconds: float = Field(2.0, gt=0, le=60, description="Safety net under notifications.")
-    drain_seconds: float = Field(30.0, ge=0, le=600)
-    processes: int = Field(1, ge=1, le=64, description="Cell workers that `up` and `fill` start.")
+    slots: int = Field(default=20, ge=1, le=1_000, description="Remote calls under way at once.")
+    lease_seconds: float = Field(default=60.0, ge=0.5, le=3_600)
+    poll_seconds: float = Field(
+        default=2.0, gt=0, le=60, description="Safety net under notifications."
+    )
+    drain_seconds: float = Field(default=30.0, ge=0, le=600)
+    processes: int = Field(
+        default=1, ge=1, le=64, description="Cell workers that `up` and `fill` start."
+    )
 
 
 class JanitorSettings(_Section):
     """The sweeper of stuck work."""
 
-    tick_seconds: float = Field(30.0, ge=0.2, le=600)
+    tick_seconds: float = Field(default=30.0, ge=0.2, le=600)
 
 
 class LimitSettings(_Section):
     """Defaults of what a collection or a namespace may have in flight, in cells."""
 
-    collection_cap: int = Field(limits.COLLECTION_CAP_CELLS, ge=1)
-    namespace_cap: int = Field(limits.NAMESPACE_CAP_CELLS, ge=1)
+    collection_cap: int = Field(default=limits.COLLECTION_CAP_CELLS, ge=1)
+    namespace_cap: int = Field(default=limits.NAMESPACE_CAP_CELLS, ge=1)
 
 
 class AiSettings(_Section):
     """An OpenAI-compatible endpoint for columns of kind `ai`."""
 
-    base_url: str | None = Field(None, description="Such as http://localhost:11434/v1.")
+    base_url: str | None = Field(default=None, description="Such as http://localhost:11434/v1.")
     api_key: SecretStr | None = None
-    model: str = Field("gpt-5-mini", min_length=1)
-    timeout_seconds: float = Field(120.0, gt=0, le=3_600)
-    max_output_tokens: int = Field(4_096, ge=1)
+    model: str = Field(default="gpt-5-mini", min_length=1)
+    timeout_seconds: float = Field(default=120.0, gt=0, le=3_600)
+    max_output_tokens: int = Field(default=4_096, ge=1)
 
 
 class FetchSettings(_Section):
     """Bounds of `fetch`."""
 
-    timeout_seconds: float = Field(30.0, gt=0, le=600)
-    size_max_bytes: int = Field(20_000_000, ge=1)
-    redirects_max: int = Field(5, ge=0, le=20)
+    timeout_seconds: float = Field(default=30.0, gt=0, le=600)
+    size_max_bytes: int = Field(default=20_000_000, ge=1)
+    redirects_max: int = Field(default=5, ge=0, le=20)
     allow_private: tuple[str, ...] = Field(
-        (), description="Hosts or networks (CIDR) that the SSRF guard lets through."
+        default=(), description="Hosts or networks (CIDR) that the SSRF guard lets through."
     )
 
 

@@ -1,0 +1,183 @@
+"""The compute protocol: `await kind.compute(requests, context)` gives one result a request.
+
+A kind is stateless and idempotent: the same request may be computed twice after a crash. Values are
+plain JSON values (None, bool, int, float, str, list, dict); an absent input is not in the mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from everfill.kernel.config import Settings
+from everfill.tables.types import ColumnType, TypeName
+from everfill.tables.values import JsonValue
+
+__all__ = [
+    "ComputeContext",
+    "ComputeKind",
+    "ComputeRequest",
+    "ComputeResult",
+    "CostClass",
+    "Failure",
+    "FileStore",
+    "KindSpec",
+    "NotFound",
+    "Usage",
+    "Value",
+]
+
+
+class CostClass(StrEnum):
+    """What a call spends, which decides how a worker schedules it."""
+
+    INSTANT = "instant"
+    """Microseconds of pure Python: hundreds of cells in one call."""
+    LOCAL = "local"
+    """Milliseconds to seconds of this machine's processors: small batches, off the loop."""
+    REMOTE = "remote"
+    """Waiting for somebody else's server: one slot a cell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeRequest:
+    """One cell to compute.
+
+    Attributes:
+        text: The column's template with every reference replaced by the input's text.
+        inputs: Values of the referenced columns by name, as far as they are present.
+        source: The sole input where the template is just one reference, with its type intact
+            (a file, a number); None otherwise.
+        output_type: What the column stores.
+        options: The column's own options of this kind (validated by `check_options`).
+    """
+
+    text: str
+    inputs: Mapping[str, JsonValue]
+    source: JsonValue
+    output_type: ColumnType
+    options: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What one call spent: tokens, and money in US dollars."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """The cell has a value (which may be None: the source says that there is none)."""
+
+    value: JsonValue
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotFound:
+    """The inputs do not hold an answer; the reason is for the person who reads the cell."""
+
+    reason: str
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """No value.
+
+    Attributes:
+        code: Stable snake_case name (`rate_limited`, `timeout`, `too_large`, ...).
+        message: What happened, in the source's own words where it has some; never a secret.
+        transient: Whether the same call may succeed later.
+        retry_after_seconds: How long the source asks to be left alone.
+    """
+
+    code: str
+    message: str
+    transient: bool
+    retry_after_seconds: float | None = None
+    usage: Usage | None = None
+
+
+ComputeResult = Value | NotFound | Failure
+
+
+class FileStore(Protocol):
+    """Bytes by content address, for kinds that read or make files."""
+
+    async def get(self, sha256: str) -> bytes:
+        """The bytes; raises NotFoundError `blob_missing`."""
+        ...
+
+    async def put(self, data: bytes) -> str:
+        """Store the bytes and return their sha256 (hexadecimal)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeContext:
+    """What a kind may use besides its requests."""
+
+    settings: Settings
+    files: FileStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindSpec:
+    """What a kind declares about itself.
+
+    Attributes:
+        name: How a column names it (`local:language`).
+        summary: One line for people.
+        cost_class: How it is scheduled.
+        batch_max: Requests it takes in one call; 1 where its grain is one cell.
+        default_type: What the column stores unless the column says otherwise.
+        output_types: What it can store.
+        version: Raised when the same inputs would give another value.
+    """
+
+    name: str
+    summary: str
+    cost_class: CostClass
+    batch_max: int
+    default_type: ColumnType
+    output_types: frozenset[TypeName]
+    version: int = 1
+
+
+class ComputeKind(Protocol):
+    """One way to fill a cell."""
+
+    @property
+    def spec(self) -> KindSpec:
+        """What the kind declares about itself."""
+        ...
+
+    def check(self, output_type: ColumnType, options: Mapping[str, JsonValue]) -> None:
+        """Refuse a column definition that could never compute.
+
+        Raises:
+            InvalidError: With what is wrong and how to put it right.
+        """
+        ...
+
+    async def compute(
+        self, requests: Sequence[ComputeRequest], context: ComputeContext
+    ) -> Sequence[ComputeResult]:
+        """Compute every request, in order.
+
+        Args:
+            requests: 1 to `spec.batch_max` requests.
+            context: Shared by all calls of a worker.
+
+        Returns:
+            As many results as requests, in the same order. A fault of one request is its `Failure`;
+            an exception fails the whole batch in passing.
+        """
+        ...
