@@ -31,7 +31,7 @@ class TypeName(StrEnum):
 
 
 FILE_TYPES = frozenset({TypeName.DOCUMENT, TypeName.IMAGE, TypeName.AUDIO, TypeName.VIDEO})
-"""Values are `{"name": str, "mime": str, "size_bytes": int, "sha256": str}`; the bytes are blobs."""
+"""Values are `{"name": str, "mime": str, "size_bytes": int, "sha256": str}`; bytes are blobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
