@@ -10,6 +10,7 @@ from typing import Final
 
 __all__ = [
     "BLOB_THRESHOLD_BYTES",
+    "BULK_SHARE_OF_CAP",
     "CELL_BYTES_MAX",
     "CHOICES_MAX",
     "COLLECTION_CAP_CELLS",
@@ -18,6 +19,8 @@ __all__ = [
     "DISPATCH_CHUNK_CELLS",
     "ERROR_MESSAGE_CHARS_MAX",
     "IMPORT_CHUNK_ROWS",
+    "LANES_PER_CLAIM",
+    "LOST_TRIES_MAX",
     "NAMESPACE_CAP_CELLS",
     "NAME_CHARS_MAX",
     "RETRY_BASE_SECONDS",
@@ -61,6 +64,15 @@ DIRTY_ROUNDS_MAX: Final = 3
 
 TRIES_MAX: Final = 6
 """Calls of one cell that may fail in passing; with the delays below about two minutes."""
+
+LOST_TRIES_MAX: Final = 20
+"""Workers that may die while they hold one cell: beyond, the cell itself is the suspect."""
+
+BULK_SHARE_OF_CAP: Final = 0.9
+"""The part of a cap that bulk work may fill; the rest is kept for interactive edits."""
+
+LANES_PER_CLAIM: Final = 8
+"""Lanes one claim looks at, in each class: bounds its cost whatever the number of lanes."""
 
 RETRY_BASE_SECONDS: Final = 1.0
 """First delay after a transient failure; it doubles, with full jitter."""

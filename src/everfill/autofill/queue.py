@@ -1,0 +1,471 @@
+"""The queue's repository: each method one short transaction of `queue.sql`.
+
+`signal`, `claim` and `finalize` are the only ways a cell changes state. Writers hold the
+collection's lock; a claim holds only the claims' lock, so the two never wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from everfill.infra.postgres import Connection, Pool, load_queries
+from everfill.kernel import limits
+from everfill.kernel.ids import CellKey, ClaimId, CollectionId, ColumnId, LaneId, RowId, RunId
+
+__all__ = [
+    "QUERIES",
+    "Capacity",
+    "ClaimedCell",
+    "ColumnSignal",
+    "Healed",
+    "LaneBacklog",
+    "Outcome",
+    "OutcomeKind",
+    "Queue",
+    "Spent",
+    "Verdict",
+]
+
+QUERIES: Final = load_queries("everfill.autofill", "queue.sql")
+_STRAY_ENTRIES_MAX: Final = 50_000  # blocked entries looked at in one healing transaction
+_LOST_REASON: Final = (
+    '{"code": "worker_lost", "message": "Every worker that computed this cell died.",'
+    ' "retryable": false}'
+)
+
+Params: TypeAlias = "dict[str, Any]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSignal:
+    """A column to signal: whether it is asked for or follows, and whether hashes are ignored."""
+
+    column_id: ColumnId
+    cost_class: str
+    explicit: bool
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """How many cells of a cost class a worker can start soon."""
+
+    cost_class: str
+    interactive_max: int
+    bulk_max: int
+    total_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedCell:
+    """A cell in a worker's hands. `lane_id` and `seq` are its token, `signal` what it has seen."""
+
+    claim_id: ClaimId
+    collection_id: CollectionId
+    lane_id: LaneId
+    cost_class: str
+    interactive: bool
+    row_id: RowId
+    column_id: ColumnId
+    seq: int
+    signal: int
+    forced: bool
+    tries: int
+
+
+class OutcomeKind(StrEnum):
+    """What became of a claimed cell."""
+
+    READY = "ready"
+    NOT_FOUND = "not_found"
+    FAILED = "failed"
+    RETRY = "retry"
+    WAITING = "waiting"
+    UNCHANGED = "unchanged"
+    OUTDATED = "outdated"
+    """It was typed over or locked before it was computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of one claimed cell, encoded for Postgres."""
+
+    cell: ClaimedCell
+    version: int
+    kind: OutcomeKind
+    value: str | None = None
+    reason: str | None = None
+    provenance: str | None = None
+    input_hash: bytes | None = None
+    delay_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What calls of one column cost, whether or not their results landed."""
+
+    column_id: ColumnId
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+
+
+class Verdict(StrEnum):
+    """What finalize decided; a cell without a verdict had lost its claim to it."""
+
+    SETTLE = "settle"
+    RETRY = "retry"
+    AGAIN = "again"
+    STALE = "stale"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneBacklog:
+    """What one lane still holds, in cells."""
+
+    lane_id: LaneId
+    run_id: RunId | None
+    cost_class: str
+    paused: bool
+    depth: int
+    computing: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Healed:
+    """What a healing pass put right, in cells (lanes for `lanes_dropped`)."""
+
+    reclaimed: int = 0
+    lost: int = 0
+    retried: int = 0
+    strays: int = 0
+    lanes_dropped: int = 0
+
+
+class Queue:
+    """The queue of one installation.
+
+    Args:
+        pool: Connections to the migrated database.
+        now: A fixed clock for tests; None: the database's own.
+    """
+
+    def __init__(self, pool: Pool, *, now: datetime | None = None) -> None:
+        self._pool = pool
+        self.now = now
+
+    async def signal(
+        self,
+        connection: Connection,
+        collection_id: CollectionId,
+        rows: Sequence[RowId],
+        columns: Sequence[ColumnSignal],
+        *,
+        run_id: RunId | None = None,
+        only: str | None = None,
+    ) -> int:
+        """Signal cells inside the caller's transaction, which holds the collection's lock.
+
+        Args:
+            connection: In a transaction that called `lock`.
+            collection_id: Whose cells.
+            rows: Existing rows.
+            columns: Explicit columns and everything downstream of them, in topological order.
+            run_id: The bulk run; None: the interactive lane.
+            only: Restrict the explicit cells to a status (`failed`, `outdated`, `not_found`,
+                `empty`, `unfinished`).
+
+        Returns:
+            How many cells were signalled.
+        """
+        if not rows or not columns:
+            return 0
+        lanes = await self._lanes(connection, collection_id, run_id, columns)
+        cursor = await connection.execute(
+            QUERIES["signal"],
+            {
+                "collection_id": collection_id,
+                "interactive": run_id is None,
+                "only": only,
+                "rows": list(rows),
+                "columns": [column.column_id for column in columns],
+                "lanes": [lanes[column.cost_class] for column in columns],
+                "forced": [column.forced for column in columns],
+                "explicit": [column.explicit for column in columns],
+            },
+        )
+        cells, woken = await _one(cursor)
+        if woken:
+            await connection.execute(QUERIES["notify"])
+        return cells
+
+    async def lock(self, connection: Connection, collection_id: CollectionId) -> None:
+        """Become the one writer of a collection's queue until the transaction ends."""
+        await connection.execute(QUERIES["lock_collection"], {"collection_id": collection_id})
+
+    async def claim(
+        self, worker: str, capacities: Sequence[Capacity], *, lease_seconds: float
+    ) -> list[ClaimedCell]:
+        """Take cells from the lanes that are furthest behind, within every cap."""
+        params = {
+            "worker": worker,
+            "lease_seconds": lease_seconds,
+            "now": self.now,
+            "bulk_share": limits.BULK_SHARE_OF_CAP,
+            "lanes_max": limits.LANES_PER_CLAIM,
+            "cost_classes": [capacity.cost_class for capacity in capacities],
+            "interactive_max": [capacity.interactive_max for capacity in capacities],
+            "bulk_max": [capacity.bulk_max for capacity in capacities],
+            "total_max": [capacity.total_max for capacity in capacities],
+        }
+        async with (
+            self._pool.connection() as connection,
+            connection.transaction(),
+            connection.pipeline(),
+        ):
+            await connection.execute(QUERIES["lock_claims"])
+            cursor = await connection.execute(QUERIES["claim"], params)
+            return [ClaimedCell(*row) for row in await cursor.fetchall()]
+
+    async def finalize(
+        self,
+        collection_id: CollectionId,
+        outcomes: Sequence[Outcome],
+        *,
+        spent: Iterable[Spent] = (),
+    ) -> dict[CellKey, Verdict]:
+        """Bring results home and release what waited for them, in one transaction.
+
+        Returns:
+            The verdict of every cell whose claim still stood.
+        """
+        if not outcomes:
+            return {}
+        async with self._pool.connection() as connection, connection.transaction():
+            await self.lock(connection, collection_id)
+            cursor = await connection.execute(
+                QUERIES["finalize"], self._finalize_params(collection_id, outcomes)
+            )
+            judged = await cursor.fetchall()
+            await self._record(connection, collection_id, spent)
+            await self._release(
+                connection,
+                collection_id,
+                [CellKey(row[0], row[1]) for row in judged if row[2] != Verdict.RETRY],
+            )
+        return {CellKey(row[0], row[1]): Verdict(row[2]) for row in judged}
+
+    async def release(
+        self, connection: Connection, collection_id: CollectionId, cells: Sequence[CellKey]
+    ) -> int:
+        """Give blocked cells (these and their dependents) a place where nothing holds them."""
+        return await self._release(connection, collection_id, cells)
+
+    async def renew(self, claims: Sequence[ClaimId], *, lease_seconds: float) -> None:
+        """Prolong the leases of claims that are still being computed."""
+        async with self._pool.connection() as connection:
+            await connection.execute(
+                QUERIES["renew"],
+                {"claims": list(claims), "lease_seconds": lease_seconds, "now": self.now},
+            )
+
+    async def give_back(self, collection_id: CollectionId, claims: Sequence[ClaimId]) -> int:
+        """Return claimed cells that were not finished; they are queued again at once."""
+        async with self._pool.connection() as connection, connection.transaction():
+            await self.lock(connection, collection_id)
+            cursor = await connection.execute(
+                QUERIES["give_back"], {"collection_id": collection_id, "claims": list(claims)}
+            )
+            cells = [CellKey(*row) for row in await cursor.fetchall()]
+            await self._release(connection, collection_id, cells)
+        return len(cells)
+
+    async def reclaim(self) -> Healed:
+        """Queue again what was held by workers whose lease ran out."""
+        reclaimed = lost = 0
+        for collection_id in await self._collections("expired_collections"):
+            async with self._pool.connection() as connection, connection.transaction():
+                await self.lock(connection, collection_id)
+                cursor = await connection.execute(
+                    QUERIES["reclaim"], {"collection_id": collection_id, "now": self.now}
+                )
+                found = await cursor.fetchall()
+                cells = [CellKey(row[0], row[1]) for row in found]
+                suspects = [
+                    CellKey(row[0], row[1]) for row in found if row[2] >= limits.LOST_TRIES_MAX
+                ]
+                if suspects:
+                    params = _keys(collection_id, suspects)
+                    await connection.execute(
+                        QUERIES["fail_lost"], {**params, "reason": _LOST_REASON}
+                    )
+                await self._release(connection, collection_id, cells)
+                reclaimed, lost = reclaimed + len(cells), lost + len(suspects)
+        return Healed(reclaimed=reclaimed, lost=lost)
+
+    async def retry_due(self) -> int:
+        """Queue again what failed in passing and is due; returns the number of cells."""
+        retried = 0
+        for collection_id in await self._collections("due_collections"):
+            async with self._pool.connection() as connection, connection.transaction():
+                await self.lock(connection, collection_id)
+                cursor = await connection.execute(
+                    QUERIES["retry_due"], {"collection_id": collection_id, "now": self.now}
+                )
+                cells = [CellKey(*row) for row in await cursor.fetchall()]
+                await self._release(connection, collection_id, cells)
+                retried += len(cells)
+        return retried
+
+    async def heal(self) -> Healed:
+        """Move what no ordinary step would move, and drop lanes without work."""
+        strays = dropped = 0
+        for collection_id in await self._collections("stray_collections"):
+            async with self._pool.connection() as connection, connection.transaction():
+                await self.lock(connection, collection_id)
+                cursor = await connection.execute(
+                    QUERIES["stray_entries"],
+                    {"collection_id": collection_id, "entries_max": _STRAY_ENTRIES_MAX},
+                )
+                cells = [CellKey(*row) for row in await cursor.fetchall()]
+                strays += await self._release(connection, collection_id, cells)
+        for collection_id in await self._collections("idle_lane_collections"):
+            async with self._pool.connection() as connection, connection.transaction():
+                await self.lock(connection, collection_id)
+                cursor = await connection.execute(
+                    QUERIES["drop_idle_lanes"], {"collection_id": collection_id}
+                )
+                dropped += cursor.rowcount
+        return Healed(strays=strays, lanes_dropped=dropped)
+
+    async def drop(
+        self,
+        connection: Connection,
+        collection_id: CollectionId,
+        cells: Sequence[CellKey],
+        *,
+        running: bool,
+    ) -> None:
+        """Take cells out of the queue; `running`: even those a worker holds."""
+        name = "drop_entries" if running else "drop_idle_entries"
+        await connection.execute(QUERIES[name], _keys(collection_id, cells))
+
+    async def drop_columns(
+        self, connection: Connection, collection_id: CollectionId, columns: Sequence[ColumnId]
+    ) -> None:
+        """Take whole columns out of the queue."""
+        await connection.execute(
+            QUERIES["drop_columns"], {"collection_id": collection_id, "columns": list(columns)}
+        )
+
+    async def backlog(self, collection_id: CollectionId) -> list[LaneBacklog]:
+        """What waits and what is computing, lane by lane."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(QUERIES["backlog"], {"collection_id": collection_id})
+            return [
+                LaneBacklog(
+                    lane_id=row[0],
+                    run_id=row[1],
+                    cost_class=row[2],
+                    paused=row[3],
+                    depth=row[4],
+                    computing=row[5],
+                )
+                for row in await cursor.fetchall()
+            ]
+
+    async def is_idle(self, collection_id: CollectionId) -> bool:
+        """Whether nothing of a collection is unsettled or still being dispatched."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(QUERIES["is_idle"], {"collection_id": collection_id})
+            (idle,) = await _one(cursor)
+        return idle
+
+    async def _lanes(
+        self,
+        connection: Connection,
+        collection_id: CollectionId,
+        run_id: RunId | None,
+        columns: Sequence[ColumnSignal],
+    ) -> dict[str, LaneId]:
+        cursor = await connection.execute(
+            QUERIES["ensure_lanes"],
+            {
+                "collection_id": collection_id,
+                "run_id": run_id,
+                "cost_classes": [column.cost_class for column in columns],
+            },
+        )
+        return dict(await cursor.fetchall())
+
+    async def _release(
+        self, connection: Connection, collection_id: CollectionId, cells: Sequence[CellKey]
+    ) -> int:
+        if not cells:
+            return 0
+        cursor = await connection.execute(QUERIES["release"], _keys(collection_id, cells))
+        released, woken = await _one(cursor)
+        if woken:
+            await connection.execute(QUERIES["notify"])
+        return released
+
+    async def _record(
+        self, connection: Connection, collection_id: CollectionId, spent: Iterable[Spent]
+    ) -> None:
+        for item in spent:
+            await connection.execute(
+                QUERIES["record_usage"],
+                {
+                    "collection_id": collection_id,
+                    "column_id": item.column_id,
+                    "calls": item.calls,
+                    "input_tokens": item.input_tokens,
+                    "output_tokens": item.output_tokens,
+                    "cost_usd": item.cost_usd,
+                },
+            )
+
+    async def _collections(self, query: str) -> list[CollectionId]:
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(QUERIES[query], {"now": self.now})
+            return [CollectionId(row[0]) for row in await cursor.fetchall()]
+
+    def _finalize_params(self, collection_id: CollectionId, outcomes: Sequence[Outcome]) -> Params:
+        return {
+            "collection_id": collection_id,
+            "now": self.now,
+            "rounds_max": limits.DIRTY_ROUNDS_MAX,
+            "tries_max": limits.TRIES_MAX,
+            "claims": [o.cell.claim_id for o in outcomes],
+            "rows": [o.cell.row_id for o in outcomes],
+            "columns": [o.cell.column_id for o in outcomes],
+            "lanes": [o.cell.lane_id for o in outcomes],
+            "seqs": [o.cell.seq for o in outcomes],
+            "signals": [o.cell.signal for o in outcomes],
+            "versions": [o.version for o in outcomes],
+            "outcomes": [o.kind.value for o in outcomes],
+            "values": [o.value for o in outcomes],
+            "reasons": [o.reason for o in outcomes],
+            "provenances": [o.provenance for o in outcomes],
+            "hashes": [o.input_hash for o in outcomes],
+            "delays": [o.delay_seconds for o in outcomes],
+        }
+
+
+def _keys(collection_id: CollectionId, cells: Sequence[CellKey]) -> Params:
+    return {
+        "collection_id": collection_id,
+        "rows": [cell.row_id for cell in cells],
+        "columns": [cell.column_id for cell in cells],
+    }
+
+
+async def _one(cursor: Any) -> tuple[Any, ...]:
+    row = await cursor.fetchone()
+    assert row is not None, "an aggregate always gives a row"
+    return row

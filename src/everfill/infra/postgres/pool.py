@@ -1,0 +1,61 @@
+"""The connection pool: async, tuples as rows, statements prepared at once, everything bounded."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeAlias
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from everfill.kernel.errors import UnavailableError
+
+__all__ = ["Connection", "Pool", "open_pool"]
+
+Row: TypeAlias = "tuple[Any, ...]"
+Connection: TypeAlias = "AsyncConnection[Row]"
+Pool: TypeAlias = "AsyncConnectionPool[Connection]"
+
+SCHEMA: Final = "everfill"
+_WAIT_SECONDS: Final = 30.0
+
+
+@asynccontextmanager
+async def open_pool(
+    url: str, *, size_max: int = 10, name: str = "everfill"
+) -> AsyncGenerator[Pool, None]:
+    """Open a pool; it closes with the context.
+
+    Raises:
+        UnavailableError: `postgres_unavailable`, where no connection could be made in time.
+    """
+    pool = AsyncConnectionPool[Connection](
+        url,
+        min_size=1,
+        max_size=size_max,
+        timeout=_WAIT_SECONDS,
+        open=False,
+        configure=_configure,
+        check=AsyncConnectionPool[Connection].check_connection,
+        kwargs={"autocommit": True, "application_name": name, "prepare_threshold": 0},
+        connection_class=AsyncConnection[Row],
+    )
+    try:
+        await pool.open(wait=True, timeout=_WAIT_SECONDS)
+    except (PoolTimeout, psycopg.OperationalError) as error:
+        await pool.close()
+        raise UnavailableError(
+            "postgres_unavailable",
+            f"Postgres does not answer: {error}.",
+            hint="Run `everfill doctor`, or correct EVERFILL_POSTGRES__URL.",
+        ) from error
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+async def _configure(connection: Connection) -> None:
+    await connection.execute(f"set search_path = {SCHEMA}, public".encode())
