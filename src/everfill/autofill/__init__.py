@@ -1,6 +1,6 @@
 """The engine that fills computed cells.
 
-`machine` holds the transitions, pure; `queue` carries them out in SQL; `dispatch` is the one way to
-ask for a recompute; `cell_worker` claims, computes and finalizes; `setup_workflow` and
-`janitor` run under Temporal; `progress` counts. Only signal, claim and finalize touch both sides of a cell.
+`machine` holds the transitions, pure, and `queue` carries them out in SQL. `dispatch` is the one way
+to ask for a recompute; `cell_worker` claims, computes and finalizes; `setup_workflow` and `janitor`
+run under Temporal; `progress` counts.
 """
