@@ -19,12 +19,14 @@ __all__ = [
     "DISPATCH_CHUNK_CELLS",
     "ERROR_MESSAGE_CHARS_MAX",
     "IMPORT_CHUNK_ROWS",
+    "INTERACTIVE_CELLS_MAX",
     "LANES_PER_CLAIM",
     "LOST_TRIES_MAX",
     "NAMESPACE_CAP_CELLS",
     "NAME_CHARS_MAX",
     "RETRY_BASE_SECONDS",
     "RETRY_CAP_SECONDS",
+    "RUN_ROWS_MAX",
     "TEMPLATE_CHARS_MAX",
     "TRIES_MAX",
 ]
@@ -52,6 +54,12 @@ IMPORT_CHUNK_ROWS: Final = 2_000
 
 DISPATCH_CHUNK_CELLS: Final = 5_000
 """Cells signalled in one transaction: about 50 ms under the collection's lock."""
+
+INTERACTIVE_CELLS_MAX: Final = 1_000
+"""Cells one request may put into the interactive lane; more is a bulk run."""
+
+RUN_ROWS_MAX: Final = 100_000
+"""Rows that a run may name one by one; more is a range."""
 
 COLLECTION_CAP_CELLS: Final = 2_000
 """Default of cells in flight for one collection: one collection cannot take every worker."""

@@ -12,13 +12,23 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, TypeAlias
 
 import msgspec
 
-__all__ = ["BlobRef", "JsonValue", "decode", "encode", "to_text"]
+__all__ = ["MISSING", "BlobRef", "JsonValue", "Missing", "decode", "encode", "to_text"]
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+
+
+class Missing(Enum):
+    """The type of `MISSING`: a cell without a value, which is neither None nor the empty string."""
+
+    MISSING = "missing"
+
+
+MISSING: Final = Missing.MISSING
 
 _ESCAPE: Final = "\ufdd0"
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff\ufdd0]")

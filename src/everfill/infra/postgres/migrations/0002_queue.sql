@@ -9,6 +9,8 @@ create table runs (
     column_ids int[] not null,
     only_status text,
     forced boolean not null default false,
+    -- these rows only; null: every row of the range
+    row_ids bigint[],
     next_row_id bigint not null default 1,
     last_row_id bigint not null,
     cells_signalled bigint not null default 0,
