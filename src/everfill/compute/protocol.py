@@ -181,3 +181,10 @@ class ComputeKind(Protocol):
             an exception fails the whole batch in passing.
         """
         ...
+
+    async def aclose(self) -> None:
+        """Give back what the kind holds on the running event loop (clients, processes).
+
+        A kind that holds nothing inherits this. A worker calls it when it ends; a kind may be used
+        again after it. Third-party kinds without it are accepted (see `registry.close_kinds`).
+        """
