@@ -1,0 +1,228 @@
+"""Join the stack of a data directory, launching it where it does not run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from everfill.infra.stack.children import tail
+from everfill.infra.stack.locks import FileLock, is_held
+from everfill.infra.stack.paths import StackPaths
+from everfill.infra.stack.state import ServerName, ServerStatus, StackState, find_live_state
+from everfill.kernel.config import Settings
+from everfill.kernel.errors import EverfillError, UnavailableError
+
+__all__ = ["Endpoints", "embedded_servers", "open_stack", "stack_paths"]
+
+_log = structlog.get_logger(__name__)
+
+_POLL_SECONDS: Final = 0.01
+_GUARD_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoints:
+    """Where the three servers are, embedded or outside."""
+
+    postgres_url: str = field(repr=False)
+    temporal_address: str
+    redis_url: str = field(repr=False)
+
+
+@asynccontextmanager
+async def open_stack(
+    settings: Settings, *, linger_seconds: float = 5.0, start_timeout_seconds: float = 120.0
+) -> AsyncIterator[Endpoints]:
+    """Have the servers running while the context is open.
+
+    Servers that the settings place outside are neither started nor asked. The others are shared by
+    everyone on the data directory; the client that finds none running launches them. If their
+    supervisor is killed while the context is open, it is launched again at the same addresses.
+
+    Args:
+        settings: Names the data directory and the outside servers.
+        linger_seconds: How long a supervisor launched here stays when its last client has gone.
+        start_timeout_seconds: How long to wait for servers that are starting or recovering.
+
+    Raises:
+        EverfillError: `data_dir_unusable`, `server_binary_missing`, `server_start_failed`,
+            `stack_start_timeout` and others of the servers, each with what to do.
+    """
+    wanted = embedded_servers(settings)
+    if not wanted:
+        yield _endpoints(settings, None)
+        return
+    paths = stack_paths(settings)
+    paths.create()
+    client = _Client(paths, wanted, settings.temporal.namespace, linger_seconds)
+    lock = FileLock(paths.clients_lock)
+    try:
+        async with asyncio.timeout(start_timeout_seconds):
+            await _until(lock.try_shared)
+            state = await client.join()
+        guard = asyncio.create_task(client.guard())
+        try:
+            yield _endpoints(settings, state)
+        finally:
+            guard.cancel()
+            await asyncio.gather(guard, return_exceptions=True)
+    except TimeoutError as error:
+        raise _timed_out(paths, start_timeout_seconds) from error
+    finally:
+        lock.close()
+
+
+def embedded_servers(settings: Settings) -> frozenset[ServerName]:
+    """The servers that the settings do not place outside."""
+    outside = {
+        ServerName.POSTGRES: settings.postgres.url,
+        ServerName.TEMPORAL: settings.temporal.address,
+        ServerName.REDIS: settings.redis.url,
+    }
+    return frozenset(name for name, place in outside.items() if place is None)
+
+
+def stack_paths(settings: Settings) -> StackPaths:
+    """The data directory by its one true name, whatever links lead to it."""
+    return StackPaths(data_dir=settings.data_dir.expanduser().resolve())
+
+
+class _Client:
+    def __init__(
+        self,
+        paths: StackPaths,
+        wanted: frozenset[ServerName],
+        temporal_namespace: str,
+        linger_seconds: float,
+    ) -> None:
+        self._paths = paths
+        self._wanted = wanted
+        self._options = (
+            *("--data-dir", str(paths.data_dir), "--linger-seconds", str(linger_seconds)),
+            *("--temporal-namespace", temporal_namespace),
+        )
+
+    async def join(self) -> StackState:
+        """Wait until everything wanted runs, launching a supervisor if need be."""
+        for name in self._wanted:
+            (self._paths.wanted_dir / name.value).touch()
+        launch_lock = FileLock(self._paths.launch_lock)
+        try:
+            while True:
+                state = find_live_state(self._paths)
+                if state is None and launch_lock.try_exclusive():
+                    state = find_live_state(self._paths)
+                    if state is None:
+                        await self._launch()
+                    launch_lock.unlock()
+                if state is not None and self._has_all(state):
+                    return state
+                await asyncio.sleep(_POLL_SECONDS)
+        finally:
+            launch_lock.close()
+
+    async def guard(self) -> None:
+        """Launch the supervisor again whenever it was killed; one that stopped in order stays so."""
+        while True:
+            await asyncio.sleep(_GUARD_SECONDS)
+            if is_held(self._paths.supervisor_lock) or not self._paths.state_file.exists():
+                continue
+            _log.warning("stack_supervisor_killed", data_dir=str(self._paths.data_dir))
+            try:
+                await self.join()
+            except (EverfillError, OSError) as error:
+                _log.error("stack_revival_failed", problem=str(error))  # noqa: TRY400  tried again
+
+    def _has_all(self, state: StackState) -> bool:
+        found = [state.servers.get(name) for name in self._wanted]
+        for server in found:
+            if server is not None and server.status is ServerStatus.BROKEN:
+                problem = server.problem or "it cannot be started"
+                raise UnavailableError(
+                    "server_broken", problem, hint="See `everfill doctor` for the cause."
+                )
+        return all(server and server.status is ServerStatus.RUNNING for server in found)
+
+    async def _launch(self) -> None:
+        """Start a supervisor and hear from it how its start went."""
+        read_end, write_end = os.pipe()
+        module = ("-P", "-m", "everfill.infra.stack")
+        log = self._paths.log("supervisor")
+        try:
+            with log.open("ab") as output:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, *module, *self._options, "--report-fd", str(write_end)),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=self._paths.data_dir,
+                    pass_fds=(write_end,),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(write_end)
+        try:
+            await process.wait()
+            report = await _read_all(read_end)
+        finally:
+            os.close(read_end)
+        _raise_failure(report, log)
+
+
+async def _read_all(descriptor: int) -> bytes:
+    """What comes through a pipe until its other end is closed."""
+    os.set_blocking(descriptor, False)  # noqa: FBT003  the call takes no keyword
+    loop, content = asyncio.get_running_loop(), b""
+    while True:
+        readable = asyncio.Event()
+        loop.add_reader(descriptor, readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(descriptor)
+        chunk = os.read(descriptor, 65_536)
+        if not chunk:
+            return content
+        content += chunk
+
+
+def _raise_failure(report: bytes, log: Path) -> None:
+    """Raise what the supervisor reported, if its start failed."""
+    if not report:
+        last = tail(log).strip().splitlines()[-1:] or ["it printed nothing"]
+        message = f"The supervisor of the embedded servers ended at its start: {last[0][:300]}"
+        raise UnavailableError("supervisor_failed", message, hint=f"Its log is {log}.")
+    facts: dict[str, Any] = json.loads(report)
+    if not facts["ready"]:
+        raise UnavailableError(facts["code"], facts["message"], hint=facts["hint"])
+
+
+def _endpoints(settings: Settings, state: StackState | None) -> Endpoints:
+    """The addresses of the settings where they give one, of the running stack otherwise."""
+    found = {name: server.address for name, server in state.servers.items()} if state else {}
+    postgres, redis = settings.postgres.url, settings.redis.url
+    return Endpoints(
+        postgres_url=postgres.get_secret_value() if postgres else found[ServerName.POSTGRES],
+        temporal_address=settings.temporal.address or found[ServerName.TEMPORAL],
+        redis_url=redis.get_secret_value() if redis else found[ServerName.REDIS],
+    )
+
+
+def _timed_out(paths: StackPaths, seconds: float) -> UnavailableError:
+    message = f"The embedded servers in {paths.data_dir} were not ready within {seconds:g} s."
+    hint = f"They may still be recovering; see `everfill doctor` and {paths.logs_dir}."
+    return UnavailableError("stack_start_timeout", message, hint=hint)
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(_POLL_SECONDS)
