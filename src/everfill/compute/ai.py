@@ -1,0 +1,101 @@
+"""The `ai` kind: a column's prompt, answered by a model behind an OpenAI-compatible endpoint.
+
+The libraries that speak to it are imported at the first call, as they take two seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from everfill.compute.answers import ANSWERABLE
+from everfill.compute.options import (
+    check_names,
+    check_output_type,
+    integer_option,
+    number_option,
+    text_option,
+)
+from everfill.compute.per_loop import PerLoop
+from everfill.compute.protocol import (
+    ComputeContext,
+    ComputeKind,
+    ComputeRequest,
+    ComputeResult,
+    CostClass,
+    Failure,
+    KindSpec,
+    NotFound,
+)
+from everfill.tables.types import TEXT, ColumnType
+from everfill.tables.values import JsonValue
+
+if TYPE_CHECKING:
+    from everfill.compute.ai_client import AiClient
+
+__all__ = ["AiKind"]
+
+_SPEC: Final = KindSpec(
+    name="ai",
+    summary="A model's answer to a prompt, in the column's own type.",
+    cost_class=CostClass.REMOTE,
+    batch_max=1,
+    default_type=TEXT,
+    output_types=ANSWERABLE,
+)
+_OPTIONS: Final = frozenset({"model", "temperature", "max_output_tokens", "system"})
+_TEMPERATURE_MAX: Final = 2
+_OUTPUT_TOKENS_MAX: Final = 1_000_000
+_NOT_CONFIGURED: Final = Failure(
+    code="ai_not_configured",
+    message=(
+        "No model provider is set. Set EVERFILL_AI__API_KEY, and EVERFILL_AI__BASE_URL for any "
+        "other OpenAI-compatible endpoint, such as http://localhost:11434/v1; then reprocess."
+    ),
+    transient=False,
+)
+
+
+class AiKind(ComputeKind):
+    """Options `model`, `temperature`, `max_output_tokens` and `system`; settings give the rest."""
+
+    def __init__(self) -> None:
+        self._client = PerLoop(_make_client)
+
+    @property
+    def spec(self) -> KindSpec:
+        """What the kind declares about itself."""
+        return _SPEC
+
+    def check(self, output_type: ColumnType, options: Mapping[str, JsonValue]) -> None:
+        """Refuse types a model cannot write and options out of bounds."""
+        check_output_type(_SPEC, output_type)
+        check_names(options, _OPTIONS)
+        text_option(options, "model")
+        text_option(options, "system")
+        number_option(options, "temperature", low=0, high=_TEMPERATURE_MAX)
+        integer_option(options, "max_output_tokens", low=1, high=_OUTPUT_TOKENS_MAX)
+
+    async def compute(
+        self, requests: Sequence[ComputeRequest], context: ComputeContext
+    ) -> Sequence[ComputeResult]:
+        """Ask the model; one request is the grain."""
+        return [await self._answer(request, context) for request in requests]
+
+    async def _answer(self, request: ComputeRequest, context: ComputeContext) -> ComputeResult:
+        if context.settings.ai.base_url is None and context.settings.ai.api_key is None:
+            return _NOT_CONFIGURED
+        if not request.text.strip():
+            return NotFound(reason="the prompt is empty")
+        return await self._client.get().answer(request, context.settings.ai)
+
+    async def aclose(self) -> None:
+        """Close the running loop's connections."""
+        if client := self._client.take():
+            await client.aclose()
+
+
+def _make_client() -> AiClient:
+    from everfill.compute.ai_client import AiClient  # noqa: PLC0415 - imports pydantic-ai: 2 s
+
+    return AiClient()
