@@ -51,7 +51,7 @@ def _serve(paths: StackPaths, options: SupervisorOptions, report: _Report) -> in
     try:
         asyncio.run(supervise(paths, options, report.ready))
     except EverfillError as error:
-        _log.error("stack_failed", code=error.code, problem=str(error))  # noqa: TRY400  told in full
+        _log.error("stack_failed", code=error.code, problem=str(error))
         report.failed(error)
         return 1
     return 0

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +41,7 @@ class Endpoints:
 @asynccontextmanager
 async def open_stack(
     settings: Settings, *, linger_seconds: float = 5.0, start_timeout_seconds: float = 120.0
-) -> AsyncIterator[Endpoints]:
+) -> AsyncGenerator[Endpoints]:
     """Have the servers running while the context is open.
 
     Servers that the settings place outside are neither started nor asked. The others are shared by
@@ -66,17 +66,13 @@ async def open_stack(
     client = _Client(paths, wanted, settings.temporal.namespace, linger_seconds)
     lock = FileLock(paths.clients_lock)
     try:
-        async with asyncio.timeout(start_timeout_seconds):
-            await _until(lock.try_shared)
-            state = await client.join()
+        state = await _in_time(client.join(lock), paths, start_timeout_seconds)
         guard = asyncio.create_task(client.guard())
         try:
             yield _endpoints(settings, state)
         finally:
             guard.cancel()
             await asyncio.gather(guard, return_exceptions=True)
-    except TimeoutError as error:
-        raise _timed_out(paths, start_timeout_seconds) from error
     finally:
         lock.close()
 
@@ -111,7 +107,13 @@ class _Client:
             *("--temporal-namespace", temporal_namespace),
         )
 
-    async def join(self) -> StackState:
+    async def join(self, lock: FileLock) -> StackState:
+        """Become a client by the lock, then have everything wanted running."""
+        while not lock.try_shared():  # noqa: ASYNC110  a supervisor withdraws: microseconds
+            await asyncio.sleep(_POLL_SECONDS)
+        return await self._have_running()
+
+    async def _have_running(self) -> StackState:
         """Wait until everything wanted runs, launching a supervisor if need be."""
         for name in self._wanted:
             (self._paths.wanted_dir / name.value).touch()
@@ -131,16 +133,16 @@ class _Client:
             launch_lock.close()
 
     async def guard(self) -> None:
-        """Launch the supervisor again whenever it was killed; one that stopped in order stays so."""
+        """Launch the supervisor again whenever it was killed; after a stop in order, do not."""
         while True:
             await asyncio.sleep(_GUARD_SECONDS)
             if is_held(self._paths.supervisor_lock) or not self._paths.state_file.exists():
                 continue
             _log.warning("stack_supervisor_killed", data_dir=str(self._paths.data_dir))
             try:
-                await self.join()
+                await self._have_running()
             except (EverfillError, OSError) as error:
-                _log.error("stack_revival_failed", problem=str(error))  # noqa: TRY400  tried again
+                _log.error("stack_revival_failed", problem=str(error))
 
     def _has_all(self, state: StackState) -> bool:
         found = [state.servers.get(name) for name in self._wanted]
@@ -180,7 +182,7 @@ class _Client:
 
 async def _read_all(descriptor: int) -> bytes:
     """What comes through a pipe until its other end is closed."""
-    os.set_blocking(descriptor, False)  # noqa: FBT003  the call takes no keyword
+    os.set_blocking(descriptor, False)
     loop, content = asyncio.get_running_loop(), b""
     while True:
         readable = asyncio.Event()
@@ -217,12 +219,12 @@ def _endpoints(settings: Settings, state: StackState | None) -> Endpoints:
     )
 
 
-def _timed_out(paths: StackPaths, seconds: float) -> UnavailableError:
-    message = f"The embedded servers in {paths.data_dir} were not ready within {seconds:g} s."
-    hint = f"They may still be recovering; see `everfill doctor` and {paths.logs_dir}."
-    return UnavailableError("stack_start_timeout", message, hint=hint)
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(_POLL_SECONDS)
+async def _in_time(
+    joining: Coroutine[None, None, StackState], paths: StackPaths, seconds: float
+) -> StackState:
+    try:
+        return await asyncio.wait_for(joining, seconds)
+    except TimeoutError:
+        message = f"The embedded servers in {paths.data_dir} were not ready within {seconds:g} s."
+        hint = f"They may still be recovering; see `everfill doctor` and {paths.logs_dir}."
+        raise UnavailableError("stack_start_timeout", message, hint=hint) from None

@@ -124,7 +124,7 @@ def socket_dir(paths: StackPaths) -> Path:
     made = Path(tempfile.mkdtemp(prefix="everfill-"))
     if not fits_socket(made):
         made.rmdir()
-        made = Path(tempfile.mkdtemp(prefix="everfill-", dir="/tmp"))  # noqa: S108  mkdtemp: private
+        made = Path(tempfile.mkdtemp(prefix="everfill-", dir="/tmp"))
     paths.socket_dir_file.write_text(str(made), encoding="utf-8")
     return made
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -59,10 +60,7 @@ def is_postmaster_of(arguments: list[str], data_dir: Path) -> bool:
     """Whether a process with these arguments is a Postgres server for the directory."""
     if not arguments or Path(arguments[0]).name not in {"postgres", "postgres.exe"}:
         return False
-    return any(
-        flag == "-D" and Path(value) == data_dir
-        for flag, value in zip(arguments, arguments[1:], strict=False)
-    )
+    return any(flag == "-D" and Path(value) == data_dir for flag, value in pairwise(arguments))
 
 
 def leftover_backends(data_dir: Path) -> list[psutil.Process]:

@@ -16,11 +16,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final, cast
 
 import psutil
 import structlog
@@ -93,7 +93,7 @@ def wanted_servers(paths: StackPaths) -> set[ServerName]:
 
 
 @asynccontextmanager
-async def _elected(paths: StackPaths) -> AsyncIterator[FileLock | None]:
+async def _elected(paths: StackPaths) -> AsyncGenerator[FileLock | None]:
     """The supervisor's lock, or None where another supervisor serves what is wanted."""
     lock = FileLock(paths.supervisor_lock)
     try:
@@ -136,7 +136,9 @@ class _Supervisor:
                 announce_ready()
                 await self._until_unneeded()
         finally:
-            tasks = [task for task in (first, stopped, self._late) if task is not None]
+            tasks: set[asyncio.Task[Any]] = {first, stopped} | (
+                {self._late} if self._late else set()
+            )
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -157,7 +159,7 @@ class _Supervisor:
             try:
                 await self._start(name)
             except EverfillError as error:
-                _log.error("server_given_up", server=name, problem=str(error))  # noqa: TRY400  told
+                _log.error("server_given_up", server=name, problem=str(error))
                 self._given_up[name] = str(error)
             self._publish()
 
@@ -252,4 +254,6 @@ class _Supervisor:
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """One error of the group: the servers fail for one reason at a time, as a rule."""
     error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
