@@ -237,9 +237,18 @@ class Queue:
         collection_id: CollectionId,
         outcomes: Sequence[Outcome],
         *,
+        ended: Sequence[ClaimId] = (),
         spent: Iterable[Spent] = (),
     ) -> dict[CellKey, Verdict]:
         """Bring results home and release what waited for them, in one transaction.
+
+        Safe to repeat when its answer was lost: what landed the first time does not land again.
+
+        Args:
+            collection_id: Whose cells.
+            outcomes: At most one a cell.
+            ended: Claims of which these are the last cells.
+            spent: What the calls cost.
 
         Returns:
             The verdict of every cell whose claim still stood.
@@ -249,7 +258,7 @@ class Queue:
         async with self._pool.connection() as connection, connection.transaction():
             await self.lock(connection, collection_id)
             cursor = await connection.execute(
-                QUERIES["finalize"], self._finalize_params(collection_id, outcomes)
+                QUERIES["finalize"], self._finalize_params(collection_id, outcomes, ended)
             )
             judged = await cursor.fetchall()
             await self._record(connection, collection_id, spent)
@@ -273,6 +282,15 @@ class Queue:
                 QUERIES["renew"],
                 {"claims": list(claims), "lease_seconds": lease_seconds, "now": self.now},
             )
+
+    async def give_back_all(self, claims: Sequence[ClaimId]) -> int:
+        """Return what is left of claims, of whatever collections; returns the number of cells."""
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(
+                QUERIES["claim_collections"], {"claims": list(claims)}
+            )
+            found = [CollectionId(row[0]) for row in await cursor.fetchall()]
+        return sum([await self.give_back(collection_id, claims) for collection_id in found])
 
     async def give_back(self, collection_id: CollectionId, claims: Sequence[ClaimId]) -> int:
         """Return claimed cells that were not finished; they are queued again at once."""
@@ -350,10 +368,15 @@ class Queue:
         cells: Sequence[CellKey],
         *,
         running: bool,
-    ) -> None:
-        """Take cells out of the queue; `running`: even those a worker holds."""
+    ) -> list[CellKey]:
+        """Take cells out of the queue; `running`: even those a worker holds.
+
+        Returns:
+            The cells that were in it.
+        """
         name = "drop_entries" if running else "drop_idle_entries"
-        await connection.execute(QUERIES[name], _keys(collection_id, cells))
+        cursor = await connection.execute(QUERIES[name], _keys(collection_id, cells))
+        return [CellKey(*row) for row in await cursor.fetchall()]
 
     async def drop_columns(
         self, connection: Connection, collection_id: CollectionId, columns: Sequence[ColumnId]
@@ -435,8 +458,14 @@ class Queue:
             cursor = await connection.execute(QUERIES[query], {"now": self.now})
             return [CollectionId(row[0]) for row in await cursor.fetchall()]
 
-    def _finalize_params(self, collection_id: CollectionId, outcomes: Sequence[Outcome]) -> Params:
+    def _finalize_params(
+        self,
+        collection_id: CollectionId,
+        outcomes: Sequence[Outcome],
+        ended: Sequence[ClaimId],
+    ) -> Params:
         return {
+            "ended": list(ended),
             "collection_id": collection_id,
             "now": self.now,
             "rounds_max": limits.DIRTY_ROUNDS_MAX,

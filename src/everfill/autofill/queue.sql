@@ -242,7 +242,8 @@ order by m.claim_id, p.seq;
 -- (compare-and-swap) and its definition is the present one. Signalled meanwhile: computed again, at
 -- most rounds_max times, then it lands as outdated. Failed in passing: retried later, at most
 -- tries_max times. What lands leaves the queue; what is computed again is left blocked, and
--- `release` gives it its place.
+-- `release` gives it its place. Ended claims go; of the others n counts down, never to nothing, so
+-- that a finalize repeated after a lost connection cannot end a claim that is still held.
 -- Locks: lock_collection. Index: the keys of queue and cells.
 with result as materialized (
     select * from unnest(
@@ -254,7 +255,7 @@ with result as materialized (
         provenance, input_hash, delay_seconds)
 ), judged as materialized (
     select r.*, q.signal <> r.signal as dirty, case
-            when c.definition_version <> r.version then 'stale'
+            when r.version >= 0 and c.definition_version <> r.version then 'stale'
             when q.signal <> r.signal and q.rounds + 1 < %(rounds_max)s then 'again'
             when r.outcome = 'retry' and q.signal = r.signal and q.tries + 1 < %(tries_max)s
                 then 'retry'
@@ -301,7 +302,7 @@ with result as materialized (
             when outcome = 'unchanged' then 'ready'
             else outcome
         end::cell_status,
-        version, reason::jsonb
+        nullif(version, -1), reason::jsonb
     from judged
     where verdict = 'retry' or (verdict = 'settle' and outcome not in ('ready', 'not_found'))
     on conflict (collection_id, row_id, column_id) do update
@@ -310,17 +311,18 @@ with result as materialized (
             when excluded.status = 'outdated' and k.computed_value is null then 'empty'
             else excluded.status
         end,
-        definition_version = excluded.definition_version,
+        definition_version = coalesce(excluded.definition_version, k.definition_version),
         reason = case
             when excluded.status = 'ready' and k.computed_value is null then k.reason
             else excluded.reason
         end
 ), used as (
-    select claim_id, count(*)::int as n from result group by claim_id
+    select claim_id, count(*)::int as n from result
+    where claim_id <> all (%(ended)s::bigint[]) group by claim_id
 ), ended as (
-    delete from claims c using used u where c.claim_id = u.claim_id and c.n <= u.n
+    delete from claims where claim_id = any (%(ended)s::bigint[])
 ), shrunk as (
-    update claims c set n = c.n - u.n from used u where c.claim_id = u.claim_id and c.n > u.n
+    update claims c set n = greatest(1, c.n - u.n) from used u where c.claim_id = u.claim_id
 )
 select row_id, column_id, verdict, dirty from judged;
 
@@ -475,7 +477,8 @@ union
 -- Take cells out of the queue whatever they were doing: a late result cannot land.
 -- Locks: lock_collection.
 delete from queue q using unnest(%(rows)s::bigint[], %(columns)s::int[]) as g (row_id, column_id)
-where q.collection_id = %(collection_id)s and q.row_id = g.row_id and q.column_id = g.column_id;
+where q.collection_id = %(collection_id)s and q.row_id = g.row_id and q.column_id = g.column_id
+returning q.row_id, q.column_id;
 
 -- name: drop_idle_entries
 -- The same for cells that no worker holds: a running call may still land.
@@ -483,7 +486,8 @@ where q.collection_id = %(collection_id)s and q.row_id = g.row_id and q.column_i
 delete from queue q
 using unnest(%(rows)s::bigint[], %(columns)s::int[]) as g (row_id, column_id), lanes l
 where q.collection_id = %(collection_id)s and q.row_id = g.row_id and q.column_id = g.column_id
-    and l.lane_id = q.lane_id and (q.seq is null or q.seq > l.cursor_seq);
+    and l.lane_id = q.lane_id and (q.seq is null or q.seq > l.cursor_seq)
+returning q.row_id, q.column_id;
 
 -- name: drop_columns
 -- Take whole columns out of the queue. Locks: lock_collection.
@@ -527,3 +531,7 @@ select not exists (select from queue where collection_id = %(collection_id)s)
 insert into usage (collection_id, column_id, calls, input_tokens, output_tokens, cost_usd)
 values (%(collection_id)s, %(column_id)s, %(calls)s, %(input_tokens)s, %(output_tokens)s,
     %(cost_usd)s);
+
+-- name: claim_collections
+-- Index: the key of claims.
+select distinct collection_id from claims where claim_id = any (%(claims)s::bigint[]);

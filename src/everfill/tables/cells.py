@@ -14,12 +14,12 @@ from typing import Any, Final, TypeAlias
 
 from everfill.infra.blobs import Blobs
 from everfill.infra.postgres import Connection, load_queries
-from everfill.kernel import limits
 from everfill.kernel.ids import CellKey, CollectionId, ColumnId, RowId
+from everfill.tables.large_values import LargeValues
 from everfill.tables.schema import Column, Schema
-from everfill.tables.values import MISSING, BlobRef, JsonValue, Missing, decode, encode
+from everfill.tables.values import MISSING, JsonValue, Missing
 
-__all__ = ["Cell", "CellStatus", "Cells", "Input", "NewRow"]
+__all__ = ["SHOWN", "Cell", "CellStatus", "Cells", "Input", "NewRow"]
 
 _SQL: Final = load_queries("everfill.tables", "cells.sql")
 Params: TypeAlias = "dict[str, Any]"
@@ -97,7 +97,7 @@ class Cells:
 
     def __init__(self, connection: Connection, blobs: Blobs) -> None:
         self._connection = connection
-        self._blobs = blobs
+        self._large = LargeValues(blobs)
 
     async def append(self, collection_id: CollectionId, rows: Sequence[NewRow]) -> range:
         """Append rows in one COPY each for rows and cells; returns their numbers."""
@@ -160,7 +160,7 @@ class Cells:
         """
         keys = sorted(values)
         params = _keys(collection_id, keys) | {
-            "values": [(await self.store(values[key])).decode() for key in keys],
+            "values": [(await self._large.store(values[key])).decode() for key in keys],
             "computed": computed,
         }
         return [CellKey(*row) for row in await self._rows("set_values", params)]
@@ -220,31 +220,14 @@ class Cells:
             for row in await self._rows("read_inputs", params)
         }
 
-    async def store(self, value: JsonValue) -> bytes:
-        """The stored form of a value, which for a large one is a reference to its blob."""
-        text = encode(value)
-        if len(text) <= limits.BLOB_THRESHOLD_BYTES:
-            return text
-        sha256 = await self._blobs.put(text)
-        return encode(BlobRef(sha256=sha256, size_bytes=len(text)))
-
-    async def restore(self, stored: str) -> JsonValue:
-        """The value of a stored form, fetched where it is a blob."""
-        value = decode(stored)
-        if isinstance(value, BlobRef):
-            large = decode(await self._blobs.get(value.sha256))
-            assert not isinstance(large, BlobRef), "a blob holds a value, not another reference"
-            return large
-        return value
-
     async def _cell(
         self, column: Column, kept: Sequence[Any] | None, entry: tuple[str, Any] | None
     ) -> Cell:
         user, computed, stored, locked, version, computed_at, reason, provenance = kept or (
             (None, None, "empty", False, None, None, None, None)
         )
-        user_value = MISSING if user is None else await self.restore(user)
-        computed_value = MISSING if computed is None else await self.restore(computed)
+        user_value = MISSING if user is None else await self._large.restore(user)
+        computed_value = MISSING if computed is None else await self._large.restore(computed)
         settled = CellStatus(stored)
         if settled is CellStatus.READY and version not in {None, column.definition_version}:
             settled, reason = CellStatus.OUTDATED, {"code": "definition_changed"}
@@ -270,7 +253,7 @@ class Cells:
         lines: list[bytes] = []
         for number, row in rows:
             for column_id, value in row.values.items():
-                stored = (await self.store(value)).replace(b"\\", b"\\\\")
+                stored = (await self._large.store(value)).replace(b"\\", b"\\\\")
                 lines.append(
                     b"%d\t%d\t%d\t%b\tready\n" % (number, collection_id, column_id, stored)
                 )

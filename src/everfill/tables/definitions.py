@@ -133,15 +133,20 @@ class Definitions:
 
     async def load_schema(self, collection_id: CollectionId) -> Schema:
         """The columns as they are now; raises NotFoundError `collection_unknown`."""
-        versions = await self._rows("schema_version", {"collection_id": collection_id})
-        if not versions:
-            raise NotFoundError("collection_unknown", f"There is no collection {collection_id}.")
+        version = await self.schema_version(collection_id)
         rows = await self._rows("columns", {"collection_id": collection_id})
         return Schema(
             collection_id=collection_id,
-            version=versions[0][0],
+            version=version,
             columns=tuple(_column(row) for row in rows),
         )
+
+    async def schema_version(self, collection_id: CollectionId) -> int:
+        """Grows with every change of the columns; raises NotFoundError `collection_unknown`."""
+        found = await self._rows("schema_version", {"collection_id": collection_id})
+        if not found:
+            raise NotFoundError("collection_unknown", f"There is no collection {collection_id}.")
+        return found[0][0]
 
     async def lock_schema(self, collection_id: CollectionId) -> Schema:
         """The columns, which nobody else can change until the transaction ends."""

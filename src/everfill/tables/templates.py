@@ -16,7 +16,7 @@ from everfill.kernel import limits
 from everfill.kernel.errors import InvalidError
 from everfill.kernel.ids import ColumnId
 
-__all__ = ["bind", "references", "render", "sole_reference", "unbind"]
+__all__ = ["bind", "references", "render", "repoint", "sole_reference", "unbind"]
 
 _TOKEN: Final = re.compile(r"\\\{\{|\{\{(.*?)\}\}|\{\{", re.DOTALL)
 _STORED: Final = re.compile(r"\\\{\{|\{\{#(\d+)\}\}")
