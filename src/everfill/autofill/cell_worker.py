@@ -186,7 +186,7 @@ class CellWorker:
                 for result in results:
                     del left[result.outcome.cell.row_id, result.outcome.cell.column_id]
                 self._home(results)
-        except Exception as error:  # a fault of ours must not hold cells for ever
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not hold cells for ever
             _LOG.exception("cell_worker.fault", collection_id=collection_id)
             self._home([faulted(cell, error) for cell in left.values()])
 

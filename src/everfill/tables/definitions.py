@@ -35,7 +35,7 @@ class Definitions:
     """Namespaces, collections and columns, over the caller's connection and transaction."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
 
     async def ensure_namespace(
         self, name: str, *, cap_cells: int = limits.NAMESPACE_CAP_CELLS
@@ -348,10 +348,10 @@ class Definitions:
         ]
 
     async def _rows(self, query: str, params: Params) -> list[tuple[Any, ...]]:
-        return await (await self._connection.execute(_SQL[query], params)).fetchall()
+        return await (await self.connection.execute(_SQL[query], params)).fetchall()
 
     async def _run(self, query: str, params: Params) -> None:
-        await self._connection.execute(_SQL[query], params)
+        await self.connection.execute(_SQL[query], params)
 
 
 def check_name(noun: str, name: str) -> None:
