@@ -75,8 +75,11 @@ def _findings(
     found = checks.check_platform(sys.platform, platform.machine())
     for name in sorted(embedded):
         found += checks.check_binary(name)
-    found += checks.check_data_dir(paths.data_dir)
     found += checks.check_disk(free) if free is not None else []
+    unusable = checks.check_data_dir(paths.data_dir)
+    found += unusable
+    if any(finding.severity is Severity.ERROR for finding in unusable):
+        return found  # all the rest looks inside
     try:
         found += checks.check_state(paths)
         if ServerName.POSTGRES in embedded:

@@ -54,11 +54,15 @@ class FileLock:
 
 
 def is_held(path: Path) -> bool:
-    """Whether someone holds the lock alone; leaves the file system as it is."""
-    if not path.exists():
-        return False
-    lock = FileLock(path)
+    """Whether someone holds the lock alone; a reader can ask, and nothing is created."""
     try:
-        return not lock.try_shared()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     finally:
-        lock.close()
+        os.close(descriptor)
+    return False
