@@ -41,6 +41,10 @@ bench name="" *args:
 lock *args:
     tools/lock "$@"
 
+# Write the generated pages of docs/reference anew
+reference:
+    python tools/make_reference.py
+
 # Make the example documents and reviews anew
 examples:
     python tools/make_examples.py

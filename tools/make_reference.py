@@ -1,0 +1,209 @@
+"""Write the generated pages of docs/reference/ from the code: `just reference`.
+
+`PAGES` gives them as text, so that a test can tell when one is stale.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from everfill.compute.registry import get_kind, list_kinds
+from everfill.kernel.config import Settings
+
+REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+GENERATED = "<!-- Written by tools/make_reference.py from the code: change that, not this page. -->"
+
+CONFIGURATION = """\
+# Configuration
+
+{generated}
+
+A value comes from the first place that names it:
+
+1. a flag of the command, such as `--data-dir`
+2. the environment: `EVERFILL_SECTION__KEY` (two underscores between section and key)
+3. `everfill.toml` in the working directory, or the file that `EVERFILL_CONFIG` names
+4. the default
+
+Unknown keys are refused, wherever they stand. `everfill config show` prints every key with its
+value and where that came from; secrets are masked.
+
+```toml
+data_dir = "/srv/everfill"
+
+[postgres]
+url = "postgresql://everfill@db.internal/everfill"
+
+[worker]
+slots = 40
+```
+
+{tables}"""
+
+KINDS = """\
+# Kinds
+
+{generated}
+
+A kind is what fills a computed column; a [recipe](recipes.md) or a `--column` names it. The
+filled-in template is its input. An installed package can add kinds of its own through the
+entry-point group `everfill.compute`.
+
+Cost says how a worker schedules the kind: *instant* is microseconds of Python, *local* is this
+machine's processors, *remote* is waiting for somebody else's server.
+
+{table}"""
+
+
+def configuration_page() -> str:
+    """The settings tree, one table a section."""
+    sections = {"Top level": [], **{name: [] for name, _ in _sections()}}
+    for name, field in Settings.model_fields.items():
+        section = _section(field)
+        if section is None:
+            sections["Top level"].append(_setting("", name, field))
+        else:
+            leaves = section.model_fields.items()
+            sections[name] += [_setting(f"{name}.", leaf, info) for leaf, info in leaves]
+    head = "| key | environment | type | default | meaning |\n| --- | --- | --- | --- | --- |\n"
+    tables = "\n".join(
+        f"## {title if title == 'Top level' else f'`[{title}]`'}\n\n{head}{''.join(rows)}"
+        for title, rows in sections.items()
+    )
+    return CONFIGURATION.format(generated=GENERATED, tables=tables)
+
+
+def kinds_page() -> str:
+    """The kinds that ship with Everfill."""
+    head = (
+        "| kind | what it gives | cost | types | default type |\n| --- | --- | --- | --- | --- |\n"
+    )
+    return KINDS.format(generated=GENERATED, table=head + "".join(map(_kind, list_kinds())))
+
+
+def _kind(name: str) -> str:
+    spec = get_kind(name).spec
+    types = ", ".join(sorted(spec.output_types))
+    default = spec.default_type
+    choices = f"({','.join(default.choices)})" if default.choices else ""
+    cells = (f"`{name}`", spec.summary, spec.cost_class, types, f"`{default.name}{choices}`")
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _sections() -> list[tuple[str, FieldInfo]]:
+    return [(name, field) for name, field in Settings.model_fields.items() if _section(field)]
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _setting(prefix: str, name: str, field: FieldInfo) -> str:
+    key = f"{prefix}{name}"
+    variable = "EVERFILL_" + key.upper().replace(".", "__")
+    meaning = (field.description or "").replace("|", "\\|")
+    cells = (f"`{key}`", f"`{variable}`", _type(field), _default(field), meaning)
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _type(field: FieldInfo) -> str:
+    bounds = [
+        f"{sign} {getattr(bound, name):g}"
+        for bound in field.metadata
+        for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+        if getattr(bound, name, None) is not None
+    ]
+    return ", ".join([_type_name(field.annotation), *bounds])
+
+
+def _type_name(annotation: Any) -> str:
+    names = {str: "text", int: "integer", float: "number", bool: "true or false"}
+    if get_origin(annotation) in {Union, UnionType}:
+        return " or ".join(_type_name(arm) for arm in get_args(annotation) if arm is not type(None))
+    if get_origin(annotation) is tuple:
+        return f"list of {_type_name(get_args(annotation)[0])}"
+    if annotation is SecretStr:
+        return "secret"
+    return names.get(annotation, "path" if annotation is Path else str(annotation))
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default_factory is not None:
+        return "the platform's user data folder"
+    if field.default is None or field.default == ():
+        return "unset"
+    value = field.default
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def cli_page() -> str:
+    """Every command with its usage, arguments and options, as the code knows them."""
+    from typer.main import get_command  # noqa: PLC0415 - only where the command line exists
+
+    from everfill.cli.main import app  # noqa: PLC0415 - the same
+
+    parts = ["# Commands\n", GENERATED + "\n", *_commands("everfill", get_command(app))]
+    parts.append("Exit codes are in [exit-codes.md](exit-codes.md).\n")
+    return "\n".join(parts)
+
+
+def _commands(path: str, command: Any) -> list[str]:
+    parts = [_command(path, command)]
+    for name, child in sorted(getattr(command, "commands", {}).items()):
+        if not child.hidden:
+            parts += _commands(f"{path} {name}", child)
+    return parts
+
+
+def _command(path: str, command: Any) -> str:
+    shown = [item for item in command.params if not getattr(item, "hidden", False)]
+    arguments = [item for item in shown if item.param_type_name == "argument"]
+    options = [item for item in shown if item.param_type_name == "option"]
+    usage = " ".join(
+        [
+            path,
+            *(["COMMAND"] if getattr(command, "commands", None) else []),
+            *(_argument(item) for item in arguments),
+            *(["[OPTIONS]"] if options else []),
+        ]
+    )
+    lines = [f"## `{path}`", "", _plain(command.help or ""), "", "```text", usage, "```", ""]
+    if options:
+        lines += ["| option | meaning |", "| --- | --- |"]
+        lines += [f"| {_option(item)} | {_plain(item.help or '')} |" for item in options]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _argument(item: Any) -> str:
+    name = (item.metavar or item.name).upper().strip("[]")
+    return name if item.required else f"[{name}]"
+
+
+def _option(item: Any) -> str:
+    return ", ".join(f"`{name}`" for name in [*item.opts, *item.secondary_opts])
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("|", "\\|").strip()
+
+
+PAGES = {"cli.md": cli_page, "configuration.md": configuration_page, "kinds.md": kinds_page}
+
+
+def main() -> None:
+    """Write every generated page."""
+    for name, page in PAGES.items():
+        (REFERENCE / name).write_text(page(), encoding="utf-8")
+        print(f"docs/reference/{name}")
+
+
+if __name__ == "__main__":
+    main()
