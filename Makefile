@@ -16,9 +16,8 @@ export UV_CACHE_DIR ?= .venv/cache
 export PIP_NO_CACHE_DIR := 1
 endif
 
-# The stamp holds the folder it was made in: an environment that moved, or whose Python is gone, is
-# made anew.
-$(shell [ "$$(cat $(STAMP) 2>/dev/null)" = "$$(pwd)" ] \
+# An environment that moved, or whose Python is gone, is made anew.
+$(shell [ "$$(cat .venv/.folder 2>/dev/null)" = "$$(pwd)" ] \
 	&& .venv/bin/python -c '' 2>/dev/null || rm -f $(STAMP))
 
 .PHONY: help setup demo test clean
@@ -39,4 +38,4 @@ clean:
 
 $(STAMP): requirements/dev.txt pyproject.toml Makefile tools/setup
 	@PYTHON='$(PYTHON)' sh tools/setup
-	@pwd > $(STAMP)
+	@touch $(STAMP)
