@@ -18,6 +18,11 @@ __all__ = [
     "DIRTY_ROUNDS_MAX",
     "DISPATCH_CHUNK_CELLS",
     "ERROR_MESSAGE_CHARS_MAX",
+    "EXTRACT_BYTES_MAX",
+    "EXTRACT_CHARS_MAX",
+    "EXTRACT_MEMORY_BYTES",
+    "EXTRACT_SECONDS",
+    "EXTRACT_UNPACKED_BYTES_MAX",
     "IMPORT_CHUNK_ROWS",
     "INTERACTIVE_CELLS_MAX",
     "LANES_PER_CLAIM",
@@ -90,3 +95,18 @@ RETRY_CAP_SECONDS: Final = 300.0
 
 ERROR_MESSAGE_CHARS_MAX: Final = 500
 """A cell keeps the provider's own words, not its whole page."""
+
+EXTRACT_BYTES_MAX: Final = 128 * 1024 * 1024
+"""A file sent to a reader process is in memory twice while it travels."""
+
+EXTRACT_CHARS_MAX: Final = 20_000_000
+"""Text of some 10,000 pages; more is a database, and belongs in rows."""
+
+EXTRACT_UNPACKED_BYTES_MAX: Final = 512 * 1024 * 1024
+"""What a zipped document may unpack to: real ones stay far below, bombs far above."""
+
+EXTRACT_MEMORY_BYTES: Final = 1_536 * 1024 * 1024
+"""Address space of one reader process; the libraries alone map about 300 MB."""
+
+EXTRACT_SECONDS: Final = 60.0
+"""Wall-clock time of one file; a healthy one of 1,000 pages takes about 10 s."""
