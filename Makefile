@@ -10,8 +10,8 @@ STAMP := .venv/.installed
 # A person's own pip and uv settings (mirrors, certificates) stay in force; these only keep quiet.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export UV_PYTHON_DOWNLOADS := never
-# Without a home folder the downloads are kept beside the environment.
-ifeq ($(strip $(HOME)),)
+# Without a home folder to write to, downloads are kept beside the environment.
+ifneq ($(shell [ -n "$$HOME" ] && [ -w "$$HOME" ] && echo writable),writable)
 export UV_CACHE_DIR ?= .venv/cache
 export PIP_NO_CACHE_DIR := 1
 endif
