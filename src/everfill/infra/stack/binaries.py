@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import tempfile
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.util import find_spec
@@ -75,7 +76,8 @@ def postgres_share_dir(binary: Binary) -> Path:
 def server_environment() -> dict[str, str]:
     """A clean environment: nothing that is meant for a client of another server reaches ours."""
     kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    return kept | {"LC_ALL": "C", "TZ": "UTC"}
+    assumed = {"USER": "everfill", "HOME": tempfile.gettempdir()}  # Temporal's start asks for both
+    return assumed | kept | {"LC_ALL": "C", "TZ": "UTC"}
 
 
 def _package_dir(package: str) -> Path | None:

@@ -9,7 +9,6 @@ import sys
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -27,6 +26,7 @@ _log = structlog.get_logger(__name__)
 
 _POLL_SECONDS: Final = 0.01
 _GUARD_SECONDS: Final = 0.5
+_SILENT_DEATHS_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,20 +117,29 @@ class _Client:
         """Wait until everything wanted runs, launching a supervisor if need be."""
         for name in self._wanted:
             (self._paths.wanted_dir / name.value).touch()
-        launch_lock = FileLock(self._paths.launch_lock)
+        launch_lock, silent_deaths = FileLock(self._paths.launch_lock), 0
         try:
             while True:
                 state = find_live_state(self._paths)
-                if state is None and launch_lock.try_exclusive():
-                    state = find_live_state(self._paths)
-                    if state is None:
-                        await self._launch()
-                    launch_lock.unlock()
                 if state is not None and self._has_all(state):
                     return state
+                if state is None and launch_lock.try_exclusive():
+                    if not find_live_state(self._paths) and not await self._launch():
+                        silent_deaths += 1
+                        self._check_patience(silent_deaths)
+                    launch_lock.unlock()
                 await asyncio.sleep(_POLL_SECONDS)
         finally:
             launch_lock.close()
+
+    def _check_patience(self, silent_deaths: int) -> None:
+        """Forgive a supervisor that was killed at its start, not one that always dies there."""
+        if silent_deaths < _SILENT_DEATHS_MAX:
+            return
+        log = self._paths.log("supervisor")
+        last = tail(log).strip().splitlines()[-1:] or ["it printed nothing"]
+        message = f"The supervisor of the embedded servers ended at its start: {last[0][:300]}"
+        raise UnavailableError("supervisor_failed", message, hint=f"Its log is {log}.")
 
     async def guard(self) -> None:
         """Launch the supervisor again whenever it was killed; after a stop in order, do not."""
@@ -154,8 +163,8 @@ class _Client:
                 )
         return all(server and server.status is ServerStatus.RUNNING for server in found)
 
-    async def _launch(self) -> None:
-        """Start a supervisor and hear from it how its start went."""
+    async def _launch(self) -> bool:
+        """Start a supervisor and hear how its start went; False where it died without a word."""
         read_end, write_end = os.pipe()
         module = ("-P", "-m", "everfill.infra.stack")
         log = self._paths.log("supervisor")
@@ -177,7 +186,8 @@ class _Client:
             report = await _read_all(read_end)
         finally:
             os.close(read_end)
-        _raise_failure(report, log)
+        _raise_failure(report)
+        return report != b""
 
 
 async def _read_all(descriptor: int) -> bytes:
@@ -197,13 +207,9 @@ async def _read_all(descriptor: int) -> bytes:
         content += chunk
 
 
-def _raise_failure(report: bytes, log: Path) -> None:
+def _raise_failure(report: bytes) -> None:
     """Raise what the supervisor reported, if its start failed."""
-    if not report:
-        last = tail(log).strip().splitlines()[-1:] or ["it printed nothing"]
-        message = f"The supervisor of the embedded servers ended at its start: {last[0][:300]}"
-        raise UnavailableError("supervisor_failed", message, hint=f"Its log is {log}.")
-    facts: dict[str, Any] = json.loads(report)
+    facts: dict[str, Any] = json.loads(report) if report else {"ready": True}
     if not facts["ready"]:
         raise UnavailableError(facts["code"], facts["message"], hint=facts["hint"])
 

@@ -144,7 +144,7 @@ def _delay_seconds(attempt: int) -> float:
 def _start_failed(server: Server, log: Path, error: Exception) -> UnavailableError:
     """The failure in the server's own last words."""
     lines = [line for line in tail(log).splitlines() if line.strip()]
-    last = lines[-1].strip()[:300] if lines else "it printed nothing"
+    last = lines[-1].strip()[-300:] if lines else "it printed nothing"  # causes stand last
     how = "did not answer in time" if isinstance(error, TimeoutError) else "ended at its start"
     message = f"The embedded {server.name} server {how}: {last}."
     return UnavailableError("server_start_failed", message, hint=f"Its log is {log}.")
