@@ -1,4 +1,4 @@
-"""Write the generated pages of docs/reference/ from the code: `just reference`.
+"""Write the generated pages of docs/ from the code and the decisions: `just reference`.
 
 `PAGES` gives them as text, so that a test can tell when one is stale.
 """
@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from everfill.compute.registry import get_kind, list_kinds
 from everfill.kernel.config import Settings
 
-REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 GENERATED = "<!-- Written by tools/make_reference.py from the code: change that, not this page. -->"
 
 CONFIGURATION = """\
@@ -59,6 +59,19 @@ Cost says how a worker schedules the kind: *instant* is microseconds of Python, 
 machine's processors, *remote* is waiting for somebody else's server.
 
 {table}"""
+
+
+DECISIONS = """\
+# Decisions
+
+{generated}
+
+Each choice that closes others, titled by a sentence that says it. For a new one copy
+[the template](template.md), take the next number, and run `just reference`.
+
+| number | decision |
+| --- | --- |
+{rows}"""
 
 
 def configuration_page() -> str:
@@ -143,6 +156,19 @@ def _default(field: FieldInfo) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
+def decisions_page() -> str:
+    """The index of docs/adr/, by number."""
+    rows = [
+        f"| {page.name[:4]} | [{_title(page)}]({page.name}) |\n"
+        for page in sorted((DOCS / "adr").glob("[0-9]*.md"))
+    ]
+    return DECISIONS.format(generated=GENERATED, rows="".join(rows))
+
+
+def _title(page: Path) -> str:
+    return page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+
+
 def cli_page() -> str:
     """Every command with its usage, arguments and options, as the code knows them."""
     from typer.main import get_command  # noqa: PLC0415 - only where the command line exists
@@ -195,14 +221,19 @@ def _plain(text: str) -> str:
     return re.sub(r"\s+", " ", text).replace("|", "\\|").strip()
 
 
-PAGES = {"cli.md": cli_page, "configuration.md": configuration_page, "kinds.md": kinds_page}
+PAGES = {
+    "adr/README.md": decisions_page,
+    "reference/cli.md": cli_page,
+    "reference/configuration.md": configuration_page,
+    "reference/kinds.md": kinds_page,
+}
 
 
 def main() -> None:
     """Write every generated page."""
     for name, page in PAGES.items():
-        (REFERENCE / name).write_text(page(), encoding="utf-8")
-        print(f"docs/reference/{name}")
+        (DOCS / name).write_text(page(), encoding="utf-8")
+        print(f"docs/{name}")
 
 
 if __name__ == "__main__":

@@ -16,14 +16,20 @@ _SKIPPED = {".git", ".venv", "out", "node_modules"}
 @cache
 def files() -> tuple[Path, ...]:
     """Every file that is committed or about to be; without git, every file but the usual litter."""
-    git = shutil.which("git")
-    if git and (ROOT / ".git").exists():
-        command = [git, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-        paths = [ROOT / name for name in listed.stdout.split("\0") if name]
-    else:
-        paths = [p for p in ROOT.rglob("*") if not _SKIPPED & set(p.relative_to(ROOT).parts)]
+    paths = _listed_by_git() or [
+        path for path in ROOT.rglob("*") if not _SKIPPED & set(path.relative_to(ROOT).parts)
+    ]
     return tuple(path for path in paths if path.is_file())
+
+
+def _listed_by_git() -> list[Path]:
+    """Nothing where there is no git, or where it refuses a folder of another user."""
+    git = shutil.which("git")
+    if git is None:
+        return []
+    command = [git, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    return [ROOT / name for name in listed.stdout.split("\0") if name]
 
 
 def pages() -> list[Path]:
