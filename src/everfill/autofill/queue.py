@@ -265,7 +265,7 @@ class Queue:
             await self._release(
                 connection,
                 collection_id,
-                [CellKey(row[0], row[1]) for row in judged if row[2] != Verdict.RETRY],
+                [CellKey(row[0], row[1]) for row in judged if row[3]],
             )
         return {CellKey(row[0], row[1]): Verdict(row[2]) for row in judged}
 

@@ -244,7 +244,7 @@ order by m.claim_id, p.seq;
 -- tries_max times. What lands leaves the queue; what is computed again is left blocked, and
 -- `release` gives it its place. Ended claims go; of the others n counts down, never to nothing, so
 -- that a finalize repeated after a lost connection cannot end a claim that is still held.
--- Locks: lock_collection. Index: the keys of queue and cells.
+-- Locks: lock_collection (so an entry's ctid stands). Index: queue_place, the key of cells.
 with result as materialized (
     select * from unnest(
         %(claims)s::bigint[], %(rows)s::bigint[], %(columns)s::int[], %(lanes)s::int[],
@@ -254,7 +254,7 @@ with result as materialized (
     ) as r (claim_id, row_id, column_id, lane_id, seq, signal, version, outcome, value, reason,
         provenance, input_hash, delay_seconds)
 ), judged as materialized (
-    select r.*, q.signal <> r.signal as dirty, case
+    select r.*, q.ctid as entry, q.signal <> r.signal as dirty, case
             when r.version >= 0 and c.definition_version <> r.version then 'stale'
             when q.signal <> r.signal and q.rounds + 1 < %(rounds_max)s then 'again'
             when r.outcome = 'retry' and q.signal = r.signal and q.tries + 1 < %(tries_max)s
@@ -266,18 +266,14 @@ with result as materialized (
         and q.column_id = r.column_id and q.lane_id = r.lane_id and q.seq = r.seq
     join columns c on c.column_id = r.column_id
 ), settled as (
-    delete from queue q using judged j
-    where j.verdict = 'settle' and q.collection_id = %(collection_id)s
-        and q.row_id = j.row_id and q.column_id = j.column_id
+    delete from queue q using judged j where q.ctid = j.entry and j.verdict = 'settle'
 ), kept as (
     update queue q set seq = null,
         rounds = q.rounds + (j.verdict = 'again')::int::smallint,
         tries = case j.verdict when 'retry' then q.tries + 1 else 0 end,
         retry_at = case j.verdict when 'retry'
             then coalesce(%(now)s, now()) + j.delay_seconds * interval '1 second' end
-    from judged j
-    where j.verdict <> 'settle' and q.collection_id = %(collection_id)s
-        and q.row_id = j.row_id and q.column_id = j.column_id
+    from judged j where q.ctid = j.entry and j.verdict <> 'settle'
 ), answered as (
     insert into cells as k (row_id, collection_id, column_id, computed_value, status,
         definition_version, computed_at, input_hash, reason, provenance)
@@ -324,7 +320,11 @@ with result as materialized (
 ), shrunk as (
     update claims c set n = greatest(1, c.n - u.n) from used u where c.claim_id = u.claim_id
 )
-select row_id, column_id, verdict, dirty from judged;
+select row_id, column_id, verdict,
+    verdict in ('again', 'stale') or (verdict = 'settle' and exists (
+        select from column_references e where e.upstream_id = judged.column_id
+    ))
+from judged;
 
 -- name: release
 -- Give a place in its lane to every blocked entry among the given cells and their dependents that
