@@ -33,7 +33,6 @@ _HEAD_BYTES: Final = 4_096
 _GUESS_BYTES: Final = 200_000
 _WIDER: Final = {
     "iso8859-1": "cp1252",
-    "ascii": "cp1252",
     "gb2312": "gb18030",
     "gbk": "gb18030",
     "shift_jis": "cp932",

@@ -19,7 +19,7 @@ from ipaddress import (
     ip_address,
     ip_network,
 )
-from typing import Final
+from typing import Final, cast
 
 import httpcore2
 import httpx2
@@ -125,7 +125,8 @@ class GuardedTransport(httpx2.AsyncHTTPTransport):
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
     def __init__(self, guard: AddressGuard) -> None:
         self._guard = guard
-        self._inner: httpcore2.AsyncNetworkBackend = httpcore2.AnyIOBackend()
+        inner: object = httpcore2.AnyIOBackend()
+        self._inner = cast("httpcore2.AsyncNetworkBackend", inner)
 
     async def connect_tcp(
         self,
