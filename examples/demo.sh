@@ -22,7 +22,7 @@ mkdir -p out
 fill reviews examples/reviews.csv
 .venv/bin/python tools/show_csv.py out/reviews.csv --rows 10 id place lang mood keywords
 fill documents examples/documents
-.venv/bin/python tools/show_csv.py out/documents.csv --rows 20 file sort lang gist
+.venv/bin/python tools/show_csv.py out/documents.csv --rows 20 file about lang gist
 
 cat <<'END'
 
