@@ -14,7 +14,7 @@ fill() {
     input=$2
     printf '\n$ everfill fill %s --recipe examples/%s.toml --out out/%s.csv --data-dir out/data\n' \
         "$input" "$name" "$name"
-    .venv/bin/python -m everfill fill "$input" --recipe "examples/$name.toml" \
+    .venv/bin/everfill fill "$input" --recipe "examples/$name.toml" \
         --out "out/$name.csv" --data-dir out/data
 }
 

@@ -1,4 +1,4 @@
-"""What `make demo` does, in a folder of the test's own: the examples fill, and their values are right."""
+"""What `make demo` does, in a folder of the test's own: the examples fill, with right values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def _fill(name: str, source: str, folder: Path) -> list[dict[str, str]]:
     out = folder / f"{name}.csv"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("EVERFILL_")}
     environment["EVERFILL_CONFIG"] = str(ROOT / "examples" / "demo.toml")
-    command = [sys.executable, "-m", "everfill", "fill", str(ROOT / "examples" / source)]
+    everfill = Path(sys.executable).with_name("everfill")
+    command = [str(everfill), "fill", str(ROOT / "examples" / source)]
     command += ["--recipe", str(ROOT / "examples" / f"{name}.toml")]
     command += ["--out", str(out), "--data-dir", str(folder / "data")]
     done = subprocess.run(
