@@ -10,6 +10,7 @@ the string U+FDD0 `blob:<sha256>:<bytes>`, which no encoded value can be mistake
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -57,6 +58,9 @@ def encode(value: JsonValue | BlobRef) -> bytes:
         text = _ENCODER.encode(value)
     except UnicodeEncodeError:
         return _ENCODER.encode(_escape(value))
+    if b"null" in text and not _is_finite(value):  # the encoder writes NaN as null
+        message = "NaN and infinities are no JSON values"
+        raise ValueError(message)
     if b"\\u0000" in text or b"\xef\xb7\x90" in text:
         return _ENCODER.encode(_escape(value))
     return text
@@ -80,6 +84,16 @@ def to_text(value: JsonValue) -> str:
     if value is None:
         return ""
     return json.dumps(value, ensure_ascii=False)
+
+
+def _is_finite(value: JsonValue) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, list):
+        return all(_is_finite(item) for item in value)
+    if isinstance(value, dict):
+        return all(_is_finite(item) for item in value.values())
+    return True
 
 
 def _escape(value: JsonValue) -> JsonValue:
