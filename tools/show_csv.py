@@ -50,10 +50,13 @@ def _widths(columns: list[str], rows: list[list[str]], console: Console) -> list
 
 def _shown(text: str) -> str:
     """A list joined by commas, a file by its name, the rest on one line."""
-    if text.startswith(("[", "{")):
+    try:
         value = json.loads(text)
-        return ", ".join(map(str, value)) if isinstance(value, list) else str(value.get("name"))
-    return " ".join(text.split())
+    except json.JSONDecodeError:
+        return " ".join(text.split())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value.get("name", text)) if isinstance(value, dict) else text
 
 
 if __name__ == "__main__":
