@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
@@ -28,6 +29,7 @@ __all__ = [
 
 _ANSWER_SECONDS: Final = 5
 _VERSION_BASE: Final = 10_000
+_PASSWORD_PARAMETER: Final = re.compile(r"(password=)('[^']*'|[^&\s]*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,7 @@ async def ask_temporal(settings: TemporalSettings, address: str) -> Answer:
 
 def without_secret(address: str) -> str:
     """The address with its password masked, for printing."""
+    address = _PASSWORD_PARAMETER.sub(r"\1***", address)
     parts = urlsplit(address)
     if not parts.password:
         return address
