@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from everfill.kernel.errors import InvalidError
 from everfill.kernel.ids import ColumnId
 from everfill.tables import dag

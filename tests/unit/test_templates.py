@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from everfill.kernel.errors import InvalidError
 from everfill.kernel.ids import ColumnId
 from everfill.tables import templates
@@ -43,7 +44,7 @@ def test_an_unclosed_reference_is_refused_where_it_opens() -> None:
 
 
 def test_an_unknown_column_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(InvalidError, match="Did you mean {{review}}") as caught:
+    with pytest.raises(InvalidError, match=r"Did you mean \{\{review\}\}") as caught:
         templates.bind("{{reviw}}", NAMES)
     assert caught.value.code == "column_unknown"
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from everfill.tables.values import BlobRef, decode, encode, to_text
 from hypothesis import given
 from hypothesis import strategies as st
+
+from everfill.tables.values import BlobRef, decode, encode, to_text
 
 TEXTS = st.text(st.characters(codec=None))
 VALUES = st.recursive(

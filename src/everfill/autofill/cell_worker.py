@@ -1,7 +1,7 @@
 """The cell worker: claims, computes, finalizes; knows neither Temporal nor the API.
 
-It may be killed at any moment: what it held is claimed by another when its lease runs out. It claims
-no more than it can start soon, keeps a part of its room for each lane, waits idle on a notification
+It may be killed at any moment: what it held is claimed by another when its lease runs out. It
+claims no more than it can start soon, keeps a part of its room for each lane, waits idle on a notification
 (with a slow poll as the net), and drains when it is told to stop.
 """
 
@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+import psycopg
 import structlog
 
 from everfill.autofill.filler import OUTAGES, Filler, faulted
@@ -218,13 +219,13 @@ class CellWorker:
 
     async def _listen(self) -> None:
         """Wake at every notification that there is work."""
-        async with self._pool.connection() as connection:
+        url = self._pool.conninfo
+        assert isinstance(url, str), "open_pool gives a connection string"
+        connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
+        async with connection:
             await connection.execute(b"listen everfill_queue")
-            try:
-                async for _ in connection.notifies():
-                    self._wake.set()
-            finally:
-                await connection.close()
+            async for _ in connection.notifies():
+                self._wake.set()
 
     async def _renew_leases(self) -> None:
         await asyncio.sleep(self._settings.lease_seconds / 3)

@@ -129,9 +129,10 @@ class Edits:
                     edit.connection, collection_id, cells, running=True
                 )
                 await edit.cells.mark_outdated(collection_id, dropped)
-                signalled = await self._dispatcher.follow(edit.connection, edit.schema, cells)
+                signalled = 0
             else:
                 signalled = await self._signal(edit, cells)
+            signalled += await self._dispatcher.follow(edit.connection, edit.schema, cells)
             action = "lock_cells" if locked else "unlock_cells"
             await _record(edit, author, action, _named(edit.schema, cells))
         await self._dispatcher.announce(collection_id)
