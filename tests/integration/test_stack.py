@@ -24,7 +24,9 @@ from everfill.infra.stack.children import Program, run_to_end, start
 from everfill.infra.stack.client import stack_paths
 from everfill.infra.stack.doctor import inspect_stack
 from everfill.infra.stack.locks import is_held
+from everfill.infra.stack.postgres_server import PostgresServer
 from everfill.infra.stack.report import Placement, Standing
+from everfill.infra.stack.runner import Runner
 from everfill.infra.stack.state import ServerName, StackState, find_live_state
 from everfill.kernel.config import Settings
 from everfill.kernel.errors import EverfillError
@@ -290,6 +292,28 @@ async def test_a_data_directory_that_cannot_be_made_is_refused(tmp_path: Path) -
     assert caught.value.code == "data_dir_unusable"
     codes = [finding.code for finding in (await inspect_stack(settings)).findings]
     assert codes == ["data_dir_unusable"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="only root changes who")
+@pytest.mark.parametrize("later", ["namespace:65534", "nobody:65534"])
+async def test_root_serves_data_that_another_identity_made(tmp_path: Path, later: str) -> None:
+    paths = stack_paths(settings_with(tmp_path, {}))
+    paths.create()
+    for identity in ("nobody:65534", later):
+        server = PostgresServer(
+            binary=find_binary(ServerName.POSTGRES),
+            version="18.6",
+            paths=paths,
+            socket_dir=paths.run_dir,
+            identity=identity,
+            memory_bytes=8 * 1024**3,
+        )
+        runner = Runner(server, paths.log("postgres"), lambda: None)
+        await runner.start()
+        assert await _answer_to(server.address, "select 1") == 1
+        owner = 65_534 if identity.startswith("nobody") else 0
+        assert psutil.Process(runner.state.pid).uids().real == owner
+        await runner.stop()
 
 
 async def test_a_pipe_holds_a_server_where_the_kernel_cannot(tmp_path: Path) -> None:

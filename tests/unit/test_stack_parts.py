@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from everfill.infra.stack.children import last_words
 from everfill.infra.stack.client import embedded_servers
 from everfill.infra.stack.identity import candidates
 from everfill.infra.stack.locks import FileLock, is_held
@@ -192,6 +193,13 @@ def test_root_becomes_somebody_postgres_accepts(monkeypatch: pytest.MonkeyPatch)
 def test_a_nameless_user_borrows_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("everfill.infra.stack.identity._has_name", lambda uid: uid != 12_345)
     assert candidates(12_345, "linux") == ["namespace:65534"]
+
+
+def test_the_cause_of_an_end_is_the_last_line_that_names_an_error() -> None:
+    printed = "x\nFATAL:  disk full\nSTATEMENT:  vacuum\n\nchild process ended\n"
+    assert last_words(printed) == "FATAL:  disk full"
+    assert last_words("one\ntwo\n") == "two"
+    assert last_words("\n") == "it printed nothing"
 
 
 def test_only_a_postgres_of_this_very_directory_is_its_postmaster() -> None:

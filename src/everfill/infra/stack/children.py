@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
@@ -13,13 +14,16 @@ from typing import Final
 
 from everfill.infra.stack.binaries import server_environment
 
-__all__ = ["PLAIN", "Child", "Program", "StopStep", "run_to_end", "start", "tail"]
+__all__ = ["PLAIN", "Child", "Program", "StopStep", "last_words", "run_to_end", "start", "tail"]
 
 PLAIN: Final = "plain"
 """The identity of a program that may run as whoever the supervisor is."""
 
 _LEASH: Final = Path(__file__).with_name("leash.py")
 _TAIL_BYTES: Final = 4_000
+_TIMED_OUT_CODE: Final = 124
+_WORDS_CHARS_MAX: Final = 300
+_CAUSE: Final = re.compile(r"\b(FATAL|PANIC|ERROR|[Ee]rror):")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +136,7 @@ async def start(program: Program, log: Path, *, by_pipe: bool | None = None) -> 
 async def run_to_end(
     program: Program, *, text: str = "", timeout_seconds: float = 120.0, on_leash: bool = False
 ) -> tuple[int, str]:
-    """Run a program that ends by itself; its exit code and what it printed.
+    """Run a program that ends by itself; its exit code (124 for too late) and what it printed.
 
     `on_leash` is for what must not go on when the supervisor dies; it costs 25 ms.
     """
@@ -146,7 +150,11 @@ async def run_to_end(
     )
     try:
         printed, _ = await asyncio.wait_for(process.communicate(text.encode()), timeout_seconds)
-    except (TimeoutError, asyncio.CancelledError):
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return _TIMED_OUT_CODE, f"It did not end within {timeout_seconds:g} s."
+    except asyncio.CancelledError:
         process.kill()
         await process.wait()
         raise
@@ -160,6 +168,13 @@ def tail(log: Path) -> str:
     except FileNotFoundError:
         return ""
     return content[-_TAIL_BYTES:].decode(errors="replace")
+
+
+def last_words(printed: str) -> str:
+    """Why a program ended, as far as what it printed tells: its last line that names an error."""
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    causes = [line for line in lines if _CAUSE.search(line)] or lines
+    return causes[-1][-_WORDS_CHARS_MAX:] if causes else "it printed nothing"
 
 
 def _leashed(program: Program, pipe: int | None) -> list[str]:

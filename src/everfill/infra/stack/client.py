@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import structlog
 
-from everfill.infra.stack.children import tail
+from everfill.infra.stack.children import last_words, tail
 from everfill.infra.stack.locks import FileLock, is_held
 from everfill.infra.stack.paths import StackPaths
 from everfill.infra.stack.state import ServerName, ServerStatus, StackState, find_live_state
@@ -137,8 +137,8 @@ class _Client:
         if silent_deaths < _SILENT_DEATHS_MAX:
             return
         log = self._paths.log("supervisor")
-        last = tail(log).strip().splitlines()[-1:] or ["it printed nothing"]
-        message = f"The supervisor of the embedded servers ended at its start: {last[0][:300]}"
+        words = last_words(tail(log))
+        message = f"The supervisor of the embedded servers ended at its start: {words}"
         raise UnavailableError("supervisor_failed", message, hint=f"Its log is {log}.")
 
     async def guard(self) -> None:

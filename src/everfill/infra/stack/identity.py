@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from everfill.infra.stack.children import PLAIN, Program, run_to_end
+from everfill.infra.stack.children import PLAIN, Program, last_words, run_to_end
 from everfill.kernel.errors import UnavailableError
 
 __all__ = ["candidates", "choose_identity", "hand_over"]
@@ -23,13 +23,13 @@ async def choose_identity(postgres: Path) -> tuple[str, str]:
     Raises:
         UnavailableError: `postgres_identity_refused`, where none works.
     """
-    printed = ""
+    printed = "no identity to try"
     for identity in candidates(os.geteuid(), sys.platform):
         probe = Program(arguments=(str(postgres), "--version"), identity=identity)
         code, printed = await run_to_end(probe, timeout_seconds=_PROBE_SECONDS)
         if code == 0:
             return identity, printed.strip().rpartition(" ")[2]
-    message = f"Postgres cannot be started as this user: {printed.strip()[-200:]}"
+    message = f"Postgres cannot be started as this user: {last_words(printed)}"
     hint = "Run Everfill as an ordinary user, or set postgres.url to an outside server."
     raise UnavailableError("postgres_identity_refused", message, hint=hint)
 

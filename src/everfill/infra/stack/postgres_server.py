@@ -11,7 +11,7 @@ from urllib.parse import quote
 import structlog
 
 from everfill.infra.stack.binaries import Binary
-from everfill.infra.stack.children import PLAIN, Child, Program, StopStep, run_to_end
+from everfill.infra.stack.children import PLAIN, Child, Program, StopStep, last_words, run_to_end
 from everfill.infra.stack.identity import hand_over
 from everfill.infra.stack.paths import StackPaths
 from everfill.infra.stack.postgres_recovery import clear_former_life
@@ -137,7 +137,7 @@ class PostgresServer:
         program = Program(arguments=(path, *arguments), identity=self._identity)
         code, printed = await run_to_end(program, text=text, on_leash=True)
         if code != 0:
-            message = f"{name} failed with code {code}: {printed.strip()[-400:]}"
+            message = f"{name} failed with code {code}: {last_words(printed)}"
             hint = f"See whether {self._paths.data_dir} is writable and its disk has room."
             raise UnavailableError("postgres_cluster_failed", message, hint=hint)
 

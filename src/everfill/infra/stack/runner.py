@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from everfill.infra.stack.children import Child, start, tail
+from everfill.infra.stack.children import Child, last_words, start, tail
 from everfill.infra.stack.server import Server
 from everfill.infra.stack.state import ServerState, ServerStatus
 from everfill.kernel.errors import EverfillError, UnavailableError
@@ -143,8 +143,6 @@ def _delay_seconds(attempt: int) -> float:
 
 def _start_failed(server: Server, log: Path, error: Exception) -> UnavailableError:
     """The failure in the server's own last words."""
-    lines = [line for line in tail(log).splitlines() if line.strip()]
-    last = lines[-1].strip()[-300:] if lines else "it printed nothing"  # causes stand last
     how = "did not answer in time" if isinstance(error, TimeoutError) else "ended at its start"
-    message = f"The embedded {server.name} server {how}: {last}."
+    message = f"The embedded {server.name} server {how}: {last_words(tail(log))}"
     return UnavailableError("server_start_failed", message, hint=f"Its log is {log}.")
