@@ -112,7 +112,7 @@ def read_url(text: str) -> httpx2.URL | Failure:
         return _failure("url_invalid", f"{given!r} is no URL: {error}")
     if url.scheme not in {"http", "https"} or not url.host or " " in given:
         return _failure("url_invalid", f"{given!r} is not the address of a web page.")
-    if "://" not in given and "." not in url.host:
+    if "://" not in given and ("." not in url.host or url.userinfo):
         return _failure("url_invalid", f"{given!r} is no URL; it should begin with https://.")
     return url
 
