@@ -329,6 +329,25 @@ async def test_an_endpoint_without_a_key_is_called_without_one_of_ours(
     assert "environment" not in provider.headers_seen[0].get("authorization", "")
 
 
+async def test_an_endpoint_that_knows_no_schemas_is_asked_in_words(
+    kind: AiKind, provider: ProviderServer
+) -> None:
+    provider.respond = lambda call: (
+        Reply(status=400, content="This response_format type is unavailable now")
+        if "response_format" in call
+        else Reply(content='{"found": true, "reason": null, "value": 3}')
+    )
+
+    first = await ask(kind, context(provider.base_url), output_type=NUMBER)
+    second = await ask(kind, context(provider.base_url), output_type=NUMBER)
+
+    assert isinstance(first, Value)
+    assert first.value == 3
+    assert first == second
+    assert provider.call_count == 3, "it is remembered"
+    assert '"found"' in provider.calls[1]["messages"][0]["content"]
+
+
 async def test_an_empty_prompt_is_not_paid_for(kind: AiKind, provider: ProviderServer) -> None:
     result = await ask(kind, context(provider.base_url), prompt=" \n")
 

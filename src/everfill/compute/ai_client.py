@@ -29,13 +29,13 @@ from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-from everfill.compute.ai_failures import explain, shorten
+from everfill.compute.ai_failures import explain, refuses_schema, shorten
 from everfill.compute.answers import answer_schema, instructions, read_answer
 from everfill.compute.options import integer_option, number_option, text_option
 from everfill.compute.protocol import ComputeRequest, ComputeResult, Failure, NotFound, Usage, Value
 from everfill.kernel.config import AiSettings
 from everfill.kernel.errors import InvalidError
-from everfill.tables.types import TypeName
+from everfill.tables.types import ColumnType, TypeName
 from everfill.tables.values import JsonValue
 
 __all__ = ["AiClient"]
@@ -85,6 +85,9 @@ class AiClient:
         default_factory=dict[tuple[str, str, str], OpenAIChatModel]
     )
 
+    _schemaless: set[str] = field(default_factory=set[str])
+    """Endpoints that refuse JSON schemas; their models have the schema in words only."""
+
     async def answer(self, request: ComputeRequest, settings: AiSettings) -> ComputeResult:
         """Ask until an answer fits the column's type, at most twice."""
         name = text_option(request.options, "model") or settings.model
@@ -125,13 +128,7 @@ class AiClient:
         complaint = ""
         for _ in range(_ANSWERS):
             async with asyncio.timeout(settings.timeout_seconds):
-                response = await model_request(
-                    model,
-                    messages,
-                    model_settings=_model_settings(request.options, settings),
-                    model_request_parameters=_parameters(request),
-                    instrument=False,
-                )
+                response = await self._ask(model, messages, request, settings)
             spent.add(response)
             if failure := _unfinished(response):
                 return _with_usage(failure, spent)
@@ -144,6 +141,32 @@ class AiClient:
             return _with_usage(answer, spent)
         message = shorten(f"No answer that fits the column, asked twice. {complaint}")
         return _with_usage(Failure(code="answer_invalid", message=message, transient=False), spent)
+
+    async def _ask(
+        self,
+        model: OpenAIChatModel,
+        messages: list[ModelMessage],
+        request: ComputeRequest,
+        settings: AiSettings,
+    ) -> ModelResponse:
+        """One call, or two where the endpoint turns out to know no JSON schemas."""
+        schema = (
+            answer_schema(request.output_type) if model.base_url not in self._schemaless else None
+        )
+        model_settings = _model_settings(request.options, settings)
+        try:
+            return await model_request(
+                model,
+                messages,
+                model_settings=model_settings,
+                model_request_parameters=_parameters(request.output_type, schema),
+                instrument=False,
+            )
+        except exceptions.ModelRequestRejectedError as error:
+            if schema is None or not refuses_schema(error):
+                raise
+        self._schemaless.add(model.base_url)
+        return await model_request(model, messages, model_settings=model_settings, instrument=False)
 
     def _model(self, base_url: str, key: str, name: str) -> OpenAIChatModel:
         if (model := self._models.get((base_url, key, name))) is None:
@@ -191,11 +214,12 @@ def _model_settings(options: Mapping[str, JsonValue], ai: AiSettings) -> OpenAIC
     return given
 
 
-def _parameters(request: ComputeRequest) -> ModelRequestParameters:
-    schema = answer_schema(request.output_type)
+def _parameters(
+    output_type: ColumnType, schema: dict[str, JsonValue] | None
+) -> ModelRequestParameters:
     if schema is None:
         return ModelRequestParameters(output_mode="text")
-    strict = request.output_type.name is not TypeName.JSON
+    strict = output_type.name is not TypeName.JSON
     output = OutputObjectDefinition(json_schema=dict(schema), name="answer", strict=strict)
     return ModelRequestParameters(output_mode="native", output_object=output)
 

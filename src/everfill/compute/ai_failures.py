@@ -13,7 +13,7 @@ from pydantic_ai import exceptions
 from everfill.compute.protocol import Failure
 from everfill.kernel import limits
 
-__all__ = ["explain", "shorten"]
+__all__ = ["explain", "refuses_schema", "shorten"]
 
 _KEY: Final = re.compile(
     r"\b(?:sk|pk|rk|gsk|xai|key|AIza)[-_A-Za-z0-9*.]{6,}|(?<=Bearer )\S+", re.IGNORECASE
@@ -41,6 +41,12 @@ def explain(error: exceptions.AgentRunError, secret: str | None = None) -> Failu
         transient=transient,
         retry_after_seconds=retry_after if transient else None,
     )
+
+
+def refuses_schema(error: exceptions.ModelRequestRejectedError) -> bool:
+    """Whether the endpoint rejects the request because it asks for an answer by JSON schema."""
+    words = _words(error).casefold()
+    return any(term in words for term in ("response_format", "json_schema", "structured output"))
 
 
 def _judge(error: exceptions.AgentRunError) -> tuple[str, str, bool]:

@@ -46,15 +46,28 @@ class ExtractPool:
     )
 
     async def extract(
-        self, data: bytes, *, name: str = "", mime: str = "", charset: str | None = None
+        self,
+        data: bytes,
+        *,
+        name: str = "",
+        mime: str = "",
+        charset: str | None = None,
+        seconds: float | None = None,
     ) -> Extract | Failure:
-        """Read a file; every fault of the file is a failure for good."""
+        """Read a file, in less time than the pool gives where `seconds` says so.
+
+        Every fault of the file is a failure for good.
+        """
         if len(data) > limits.EXTRACT_BYTES_MAX:
             most = limits.EXTRACT_BYTES_MAX
             return _failure("too_large", f"{len(data):,} bytes; the most is {most:,}.")
         meta = json.dumps({"name": name, "mime": mime, "charset": charset or ""}).encode()
         async with self._slots:
-            return await self._extract(REQUEST.pack(len(meta), len(data)) + meta, data)
+            return await self._extract(
+                REQUEST.pack(len(meta), len(data)) + meta,
+                data,
+                min(seconds or self.seconds, self.seconds),
+            )
 
     async def aclose(self) -> None:
         """End every reader, those at work once they are done with their file."""
@@ -63,15 +76,15 @@ class ExtractPool:
         for reader in idle:
             await _end(reader)
 
-    async def _extract(self, head: bytes, data: bytes) -> Extract | Failure:
+    async def _extract(self, head: bytes, data: bytes, seconds: float) -> Extract | Failure:
         for _ in range(_TRIES):
             reader = self._idle.pop() if self._idle else await self._start()
             try:
-                async with asyncio.timeout(self.seconds):
+                async with asyncio.timeout(seconds):
                     reply = await _exchange(reader, head, data)
             except TimeoutError:
                 await _end(reader)
-                return _failure("timeout", f"Reading it took more than {self.seconds:g} s.")
+                return _failure("timeout", f"Reading it took more than {seconds:g} s.")
             except (ConnectionError, asyncio.IncompleteReadError):
                 await _end(reader)  # it died; the next try gets another
                 continue

@@ -83,7 +83,7 @@ class FetchKind(ComputeKind):
         if isinstance(page, NotFound | Failure):
             return page
         wants_text = _part(request.output_type, request.options) == "text"
-        return await _read(page, wants_text=wants_text)
+        return await _read(page, context.settings.fetch.timeout_seconds, wants_text=wants_text)
 
 
 def _part(output_type: ColumnType, options: Mapping[str, JsonValue]) -> str:
@@ -91,9 +91,13 @@ def _part(output_type: ColumnType, options: Mapping[str, JsonValue]) -> str:
     return choice_option(options, "part", _PARTS, default)
 
 
-async def _read(page: HttpPage, *, wants_text: bool) -> ComputeResult:
+async def _read(page: HttpPage, seconds: float, *, wants_text: bool) -> ComputeResult:
     read = await shared_pool().extract(
-        page.body, name=page.url.partition("?")[0], mime=page.mime, charset=page.charset
+        page.body,
+        name=page.url.partition("?")[0],
+        mime=page.mime,
+        charset=page.charset,
+        seconds=seconds,
     )
     unreadable = isinstance(read, Failure)
     if unreadable and (wants_text or read.code != "format_unsupported"):
