@@ -3,8 +3,8 @@
 -- name: start_run
 insert into runs (collection_id, author, reason, column_ids, only_status, forced, row_ids,
     next_row_id, last_row_id, weight)
-values (%(collection_id)s, %(author)s, %(reason)s, %(columns)s::int[], %(only)s, %(forced)s,
-    %(rows)s::bigint[], 1, %(last_row_id)s, %(weight)s)
+values (%(collection_id)s, %(author)s, %(reason)s, %(columns)b::int[], %(only)s, %(forced)s,
+    %(rows)b::bigint[], 1, %(last_row_id)s, %(weight)s)
 returning run_id;
 
 -- name: lock_run

@@ -16,7 +16,7 @@ select pg_advisory_xact_lock(4611686018427387903);
 -- name: ensure_lanes
 -- The lanes of one run (none: interactive), made where they are missing. Index: lanes' unique key.
 with wanted as (
-    select distinct unnest(%(cost_classes)s::text[])::cost_class as cost_class
+    select distinct unnest(%(cost_classes)b::text[])::cost_class as cost_class
 ), made as (
     insert into lanes (collection_id, namespace_id, run_id, cost_class, weight)
     select c.collection_id, c.namespace_id, %(run_id)s::int, w.cost_class,
@@ -47,7 +47,7 @@ with chosen as materialized (
         where e.column_id = c.column_id and u.kind is not null
     ), '{}') as upstreams, d.definition_version
     from unnest(
-        %(columns)s::int[], %(lanes)s::int[], %(forced)s::boolean[], %(explicit)s::boolean[]
+        %(columns)b::int[], %(lanes)b::int[], %(forced)b::boolean[], %(explicit)b::boolean[]
     ) with ordinality as c (column_id, lane_id, forced, explicit, place)
     join columns d using (column_id)
 ), product as materialized (
@@ -73,7 +73,7 @@ with chosen as materialized (
                 or k.definition_version <> c.definition_version
             else k.status::text = %(only)s
         end as passes
-    from unnest(%(rows)s::bigint[]) as r (row_id)
+    from unnest(%(rows)b::bigint[]) as r (row_id)
     cross join chosen c
     left join cells k on k.collection_id = %(collection_id)s
         and k.row_id = r.row_id and k.column_id = c.column_id
@@ -143,8 +143,8 @@ select
 -- Locks: lock_claims. Index: queue_place, from each lane's cursor.
 with capacity as (
     select * from unnest(
-        %(cost_classes)s::text[]::cost_class[], %(interactive_max)s::int[], %(bulk_max)s::int[],
-        %(total_max)s::int[]
+        %(cost_classes)b::text[]::cost_class[], %(interactive_max)b::int[], %(bulk_max)b::int[],
+        %(total_max)b::int[]
     ) as c (cost_class, interactive_max, bulk_max, total_max)
     where total_max > 0
 ), flight as materialized (
@@ -247,10 +247,10 @@ order by m.claim_id, p.seq;
 -- Locks: lock_collection (so an entry's ctid stands). Index: queue_place, the key of cells.
 with result as materialized (
     select * from unnest(
-        %(claims)s::bigint[], %(rows)s::bigint[], %(columns)s::int[], %(lanes)s::int[],
-        %(seqs)s::bigint[], %(signals)s::int[], %(versions)s::int[], %(outcomes)s::text[],
-        %(values)s::text[], %(reasons)s::text[], %(provenances)s::text[], %(hashes)s::bytea[],
-        %(delays)s::float8[]
+        %(claims)b::bigint[], %(rows)b::bigint[], %(columns)b::int[], %(lanes)b::int[],
+        %(seqs)b::bigint[], %(signals)b::int[], %(versions)b::int[], %(outcomes)b::text[],
+        %(values)b::text[], %(reasons)b::text[], %(provenances)b::text[], %(hashes)b::bytea[],
+        %(delays)b::float8[]
     ) as r (claim_id, row_id, column_id, lane_id, seq, signal, version, outcome, value, reason,
         provenance, input_hash, delay_seconds)
 ), judged as materialized (
@@ -314,9 +314,9 @@ with result as materialized (
         end
 ), used as (
     select claim_id, count(*)::int as n from result
-    where claim_id <> all (%(ended)s::bigint[]) group by claim_id
+    where claim_id <> all (%(ended)b::bigint[]) group by claim_id
 ), ended as (
-    delete from claims where claim_id = any (%(ended)s::bigint[])
+    delete from claims where claim_id = any (%(ended)b::bigint[])
 ), shrunk as (
     update claims c set n = greatest(1, c.n - u.n) from used u where c.claim_id = u.claim_id
 )
@@ -331,7 +331,7 @@ from judged;
 -- has no unsettled upstream left.
 -- Locks: lock_collection. Index: the key of queue.
 with given as materialized (
-    select * from unnest(%(rows)s::bigint[], %(columns)s::int[]) as g (row_id, column_id)
+    select * from unnest(%(rows)b::bigint[], %(columns)b::int[]) as g (row_id, column_id)
 ), near as materialized (
     select row_id, column_id from given
     union
@@ -375,7 +375,7 @@ select pg_notify('everfill_queue', '');
 -- name: renew
 -- A worker is alive and still holds these claims.
 update claims set lease_until = coalesce(%(now)s, now()) + %(lease_seconds)s * interval '1 second'
-where claim_id = any (%(claims)s::bigint[]);
+where claim_id = any (%(claims)b::bigint[]);
 
 -- name: expired_collections
 -- Collections with claims past their lease.
@@ -398,7 +398,7 @@ returning q.row_id, q.column_id, q.tries;
 -- A worker that stops returns what it did not finish, as if it had never claimed it.
 -- Locks: lock_collection. Index: queue_place.
 with lost as (
-    delete from claims where collection_id = %(collection_id)s and claim_id = any (%(claims)s::bigint[])
+    delete from claims where collection_id = %(collection_id)s and claim_id = any (%(claims)b::bigint[])
     returning lane_id, seq_from, seq_to
 )
 update queue q set seq = null
@@ -410,7 +410,7 @@ returning q.row_id, q.column_id;
 -- Cells that took every worker that held them down with it.
 -- Locks: lock_collection.
 with gone as (
-    delete from queue q using unnest(%(rows)s::bigint[], %(columns)s::int[]) as g (row_id, column_id)
+    delete from queue q using unnest(%(rows)b::bigint[], %(columns)b::int[]) as g (row_id, column_id)
     where q.collection_id = %(collection_id)s and q.row_id = g.row_id and q.column_id = g.column_id
     returning q.row_id, q.column_id
 )
@@ -476,7 +476,7 @@ union
 -- name: drop_entries
 -- Take cells out of the queue whatever they were doing: a late result cannot land.
 -- Locks: lock_collection.
-delete from queue q using unnest(%(rows)s::bigint[], %(columns)s::int[]) as g (row_id, column_id)
+delete from queue q using unnest(%(rows)b::bigint[], %(columns)b::int[]) as g (row_id, column_id)
 where q.collection_id = %(collection_id)s and q.row_id = g.row_id and q.column_id = g.column_id
 returning q.row_id, q.column_id;
 
@@ -484,14 +484,14 @@ returning q.row_id, q.column_id;
 -- The same for cells that no worker holds: a running call may still land.
 -- Locks: lock_collection.
 delete from queue q
-using unnest(%(rows)s::bigint[], %(columns)s::int[]) as g (row_id, column_id), lanes l
+using unnest(%(rows)b::bigint[], %(columns)b::int[]) as g (row_id, column_id), lanes l
 where q.collection_id = %(collection_id)s and q.row_id = g.row_id and q.column_id = g.column_id
     and l.lane_id = q.lane_id and (q.seq is null or q.seq > l.cursor_seq)
 returning q.row_id, q.column_id;
 
 -- name: drop_columns
 -- Take whole columns out of the queue. Locks: lock_collection.
-delete from queue where collection_id = %(collection_id)s and column_id = any (%(columns)s::int[]);
+delete from queue where collection_id = %(collection_id)s and column_id = any (%(columns)b::int[]);
 
 -- name: drop_idle_lanes
 -- Lanes without work leave the table: a claim reads only what is left. Index: queue_place.
@@ -534,4 +534,4 @@ values (%(collection_id)s, %(column_id)s, %(calls)s, %(input_tokens)s, %(output_
 
 -- name: claim_collections
 -- Index: the key of claims.
-select distinct collection_id from claims where claim_id = any (%(claims)s::bigint[]);
+select distinct collection_id from claims where claim_id = any (%(claims)b::bigint[]);

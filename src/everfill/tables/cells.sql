@@ -16,7 +16,7 @@ copy cells (row_id, collection_id, column_id, user_value, status) from stdin;
 -- name: rows_by_key
 -- Index: rows_source_key.
 select source_key, row_id from rows
-where collection_id = %(collection_id)s and source_key = any (%(keys)s::text[]);
+where collection_id = %(collection_id)s and source_key = any (%(keys)b::text[]);
 
 -- name: next_rows
 -- The next rows of a collection from a number on, for work in chunks. Index: rows' key.
@@ -33,12 +33,12 @@ select count(*) from rows where collection_id = %(collection_id)s;
 -- name: existing_rows
 -- Which of the given rows exist. Index: rows' key.
 select row_id from rows
-where collection_id = %(collection_id)s and row_id = any (%(rows)s::bigint[]);
+where collection_id = %(collection_id)s and row_id = any (%(rows)b::bigint[]);
 
 -- name: set_values
 -- Set typed values; returns the cells whose shown value changed by it. Index: the key of cells.
 with wanted as (
-    select * from unnest(%(rows)s::bigint[], %(columns)s::int[], %(values)s::text[])
+    select * from unnest(%(rows)b::bigint[], %(columns)b::int[], %(values)b::text[])
         as w (row_id, column_id, value)
 ), before as materialized (
     select w.row_id, w.column_id, w.value::jsonb as value, k.user_value,
@@ -64,7 +64,7 @@ select row_id, column_id from before where shown is distinct from value;
 -- Drop typed values; returns the cells that had one. Index: the key of cells.
 update cells k set user_value = null,
     status = case when c.kind is null then 'empty'::cell_status else k.status end
-from unnest(%(rows)s::bigint[], %(columns)s::int[]) as g (row_id, column_id)
+from unnest(%(rows)b::bigint[], %(columns)b::int[]) as g (row_id, column_id)
 join columns c using (column_id)
 where k.collection_id = %(collection_id)s and k.row_id = g.row_id and k.column_id = g.column_id
     and k.user_value is not null
@@ -74,24 +74,24 @@ returning k.row_id, k.column_id;
 -- Lock or unlock computed cells.
 insert into cells as k (row_id, collection_id, column_id, locked)
 select row_id, %(collection_id)s, column_id, %(locked)s
-from unnest(%(rows)s::bigint[], %(columns)s::int[]) as g (row_id, column_id)
+from unnest(%(rows)b::bigint[], %(columns)b::int[]) as g (row_id, column_id)
 on conflict (collection_id, row_id, column_id) do update set locked = excluded.locked;
 
 -- name: mark_outdated
 -- What was about to be recomputed and now will not be.
 update cells k set status = 'outdated', reason = '{"code": "input_changed"}'
-from unnest(%(rows)s::bigint[], %(columns)s::int[]) as g (row_id, column_id)
+from unnest(%(rows)b::bigint[], %(columns)b::int[]) as g (row_id, column_id)
 where k.collection_id = %(collection_id)s and k.row_id = g.row_id and k.column_id = g.column_id
     and k.computed_value is not null;
 
 -- name: delete_rows
 -- Rows with their cells and queue entries. Locks: lock_collection.
 with queued as (
-    delete from queue where collection_id = %(collection_id)s and row_id = any (%(rows)s::bigint[])
+    delete from queue where collection_id = %(collection_id)s and row_id = any (%(rows)b::bigint[])
 ), emptied as (
-    delete from cells where collection_id = %(collection_id)s and row_id = any (%(rows)s::bigint[])
+    delete from cells where collection_id = %(collection_id)s and row_id = any (%(rows)b::bigint[])
 )
-delete from rows where collection_id = %(collection_id)s and row_id = any (%(rows)s::bigint[])
+delete from rows where collection_id = %(collection_id)s and row_id = any (%(rows)b::bigint[])
 returning row_id;
 
 -- name: read_cells
@@ -99,7 +99,7 @@ returning row_id;
 select row_id, column_id, user_value::text, computed_value::text, status::text, locked,
     definition_version, computed_at, reason, provenance
 from cells
-where collection_id = %(collection_id)s and row_id = any (%(rows)s::bigint[])
+where collection_id = %(collection_id)s and row_id = any (%(rows)b::bigint[])
 order by row_id;
 
 -- name: read_entries
@@ -113,7 +113,7 @@ select q.row_id, q.column_id,
     end,
     q.retry_at
 from queue q left join lanes l using (lane_id)
-where q.collection_id = %(collection_id)s and q.row_id = any (%(rows)s::bigint[]);
+where q.collection_id = %(collection_id)s and q.row_id = any (%(rows)b::bigint[]);
 
 -- name: read_inputs
 -- What a computation reads: shown values and statuses of some columns of some rows.
@@ -121,5 +121,5 @@ where q.collection_id = %(collection_id)s and q.row_id = any (%(rows)s::bigint[]
 select row_id, column_id, coalesce(user_value, computed_value)::text, status::text,
     user_value is not null, locked, input_hash, computed_value is not null
 from cells
-where collection_id = %(collection_id)s and row_id = any (%(rows)s::bigint[])
-    and column_id = any (%(columns)s::int[]);
+where collection_id = %(collection_id)s and row_id = any (%(rows)b::bigint[])
+    and column_id = any (%(columns)b::int[]);
