@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "BAD_ROWS_KEPT_MAX",
     "BLOB_THRESHOLD_BYTES",
     "BULK_SHARE_OF_CAP",
     "CELL_BYTES_MAX",
@@ -34,6 +35,10 @@ __all__ = [
     "RUN_ROWS_MAX",
     "TEMPLATE_CHARS_MAX",
     "TRIES_MAX",
+    "TYPE_SCAN_BYTES_MAX",
+    "VECTOR_DIMENSIONS_MAX",
+    "XLSX_CELLS_MAX",
+    "XLSX_UNPACKED_BYTES_MAX",
 ]
 
 NAME_CHARS_MAX: Final = 200
@@ -110,3 +115,18 @@ EXTRACT_MEMORY_BYTES: Final = 1_536 * 1024 * 1024
 
 EXTRACT_SECONDS: Final = 60.0
 """Wall-clock time of one file; a healthy one of 1,000 pages takes about 10 s."""
+
+BAD_ROWS_KEPT_MAX: Final = 1_000
+"""Rows an import names one by one; beyond that a person needs the count, not the list."""
+
+TYPE_SCAN_BYTES_MAX: Final = 200_000_000
+"""Smaller files are read once before the import, so that types and ragged rows are known."""
+
+VECTOR_DIMENSIONS_MAX: Final = 16_000
+"""What pgvector can hold in one value."""
+
+XLSX_UNPACKED_BYTES_MAX: Final = 1_000_000_000
+"""A spreadsheet is a zip file: one that unpacks to more than this is refused as a bomb."""
+
+XLSX_CELLS_MAX: Final = 50_000_000
+"""The Excel reader holds the whole rectangle of a sheet in memory, empty cells included."""

@@ -10,33 +10,27 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
-from typing import Final, Literal, TypeAlias, cast
+from datetime import UTC, datetime, time
+from typing import Final, NoReturn, cast
 from urllib.parse import urlsplit
 
 from everfill.kernel.errors import InvalidError
+from everfill.tables.numbers import DecimalMark, NumberText, read_number, same_currency
 from everfill.tables.types import FILE_TYPES, ColumnType, TypeName
 from everfill.tables.values import JsonValue
 
-__all__ = ["DecimalMark", "parse_number", "parse_value"]
+__all__ = ["DecimalMark", "parse_value"]
 
-DecimalMark: TypeAlias = Literal[".", ","]
-
-_SPACES: Final = re.compile(r"[\s\u00a0\u202f\u2009'\u2019]+")
-_CURRENCY: Final = re.compile(r"^(?:[A-Z]{3}|[$€£¥₹₽₩₺₴฿])\s*|\s*(?:[A-Z]{3}|[$€£¥₹₽₩₺₴฿])$")
-_SIGNED: Final = re.compile(r"([+\-\u2212]?)\s*(.*)", re.DOTALL)
-_DIGITS: Final = re.compile(r"\d+")
-_SCIENTIFIC: Final = re.compile(r"[+\-]?\d+(?:\.\d+)?[eE][+\-]?\d{1,3}")
-_GROUPED: Final = {
-    ".": re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+"),
-    ",": re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?|\d+(?:,\d+)?|,\d+"),
-}
 _BOOLEANS: Final[Mapping[str, bool]] = {
     **dict.fromkeys(("true", "yes", "y", "1", "on"), True),
     **dict.fromkeys(("false", "no", "n", "0", "off"), False),
 }
 _FILE_KEYS: Final = frozenset({"name", "mime", "size_bytes", "sha256"})
 _SHOWN_CHARS: Final = 60
+_LABELS_SHOWN: Final = 20
+_DATE_CHARS_MAX: Final = 60
+_YEAR: Final = re.compile(r"(?<![0-9])[0-9]{4}(?![0-9])")
+_SHA256: Final = re.compile("[0-9a-f]{64}")
 
 
 def parse_value(
@@ -62,65 +56,43 @@ def parse_value(
     if raw is None:
         return None
     if type.name is TypeName.NUMBER:
-        return _number(raw, decimal)
+        return _number(raw, type, decimal)
     return _PARSERS[type.name](raw, type)
 
 
-def parse_number(text: str, decimal: DecimalMark | None = None) -> int | float | None:
-    """The number that a text says, or None where it says none or could say two."""
-    clean = text.strip()
-    if _SCIENTIFIC.fullmatch(clean):
-        number = float(clean)
-        return number if math.isfinite(number) else None
-    percent = clean.endswith("%")
-    clean = _CURRENCY.sub("", clean.removesuffix("%").strip()).strip()
-    signed = _SIGNED.fullmatch(clean)
-    assert signed, "the pattern matches any text"
-    digits = _SPACES.sub("", _CURRENCY.sub("", signed[2]).strip())
-    plain = _plain_digits(digits, decimal)
-    if plain is None:
-        return None
-    return _to_number(plain, negative=signed[1] in {"-", "\u2212"}, percent=percent)
+def _number(raw: JsonValue, type_: ColumnType, decimal: DecimalMark | None) -> int | float:
+    if isinstance(raw, (int, float)) and not isinstance(raw, bool) and math.isfinite(raw):
+        return raw
+    if not isinstance(raw, str):
+        raise _invalid(raw, "is no number")
+    reading = _reading(raw, decimal)
+    unit = reading.unit
+    if unit and not _unit_fits(unit, type_.format):
+        raise _invalid(raw, f"is not in {type_.format}", "Convert it, or give the column its unit.")
+    return reading.value
 
 
-def _plain_digits(digits: str, decimal: DecimalMark | None) -> str | None:
-    """The digits with `.` as the decimal mark and no thousands marks; None where unclear."""
-    if _DIGITS.fullmatch(digits):
-        return digits
-    fits = [mark for mark in (".", ",") if _GROUPED[mark].fullmatch(digits)]
+def _reading(raw: str, decimal: DecimalMark | None) -> NumberText:
+    """The one way to read a number; a lone point without a comma is a decimal point."""
     if decimal is not None:
-        fits = [mark for mark in fits if mark == decimal]
-    readings = {_normal(digits, mark) for mark in fits}
-    return readings.pop() if len(readings) == 1 else None
+        reading = read_number(raw, decimal)
+    else:
+        point, comma = read_number(raw, "."), read_number(raw, ",")
+        if point and comma and point.value != comma.value and "," in raw:
+            hint = f"Write it without thousands marks: {point.value} or {comma.value}."
+            raise _invalid(raw, "could be two numbers: its comma may be decimal or not", hint)
+        reading = point or comma
+    if reading is None:
+        raise _invalid(raw, "is no number", "Write digits, as in -1234.5.")
+    return reading
 
 
-def _normal(digits: str, mark: str) -> str:
-    thousands = "," if mark == "." else "."
-    return digits.replace(thousands, "").replace(mark, ".")
-
-
-def _to_number(plain: str, *, negative: bool, percent: bool) -> int | float | None:
-    sign = -1 if negative else 1
-    if "." not in plain and not percent:
-        return sign * int(plain)
-    number = sign * float(plain)
-    if percent:
-        number = round(number / 100, 12)
-    return number if math.isfinite(number) else None
-
-
-def _number(raw: JsonValue, decimal: DecimalMark | None) -> int | float:
-    if isinstance(raw, (int, float)) and not isinstance(raw, bool):
-        if math.isfinite(raw):
-            return raw
-    elif isinstance(raw, str):
-        number = parse_number(raw, decimal)
-        if number is not None:
-            return number
-        if parse_number(raw, ".") is not None and parse_number(raw, ",") is not None:
-            hint = "Write it without thousands marks."
-            raise _invalid(raw, "could be two numbers: its mark may be decimal or thousands", hint)
-    raise _invalid(raw, "is no number")
+def _unit_fits(unit: str, number_format: str | None) -> bool:
+    if number_format is None or number_format in {"integer", "decimal"}:
+        return True
+    if "%" in (unit, number_format) or number_format == "percent":
+        return unit == "%" and number_format == "percent"
+    return same_currency(unit, number_format)
 
 
 def _text(raw: JsonValue, _: ColumnType) -> str:
@@ -137,42 +109,45 @@ def _boolean(raw: JsonValue, _: ColumnType) -> bool:
 
 
 def _date(raw: JsonValue, _: ColumnType) -> str:
-    text = raw.strip() if isinstance(raw, str) else ""
-    try:
-        return date.fromisoformat(text).isoformat()
-    except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(text).date().isoformat()
-    except ValueError:
-        return _unambiguous(raw, text).date().isoformat()
+    moment = _moment(raw)
+    if moment.time() != time():
+        raise _invalid(raw, "is a moment, not a day", "Make the column a datetime.")
+    return moment.date().isoformat()
 
 
 def _datetime(raw: JsonValue, _: ColumnType) -> str:
-    text = raw.strip() if isinstance(raw, str) else ""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = _unambiguous(raw, text)
+    moment = _moment(raw)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
 
 
-def _unambiguous(raw: JsonValue, text: str) -> datetime:
-    """A date in words or figures that can be read in just one way."""
-    import dateparser  # noqa: PLC0415 - half a second, and most dates are ISO
-
-    readings = (
-        {
-            dateparser.parse(text, settings={"DATE_ORDER": order, "STRICT_PARSING": True})
-            for order in ("DMY", "MDY")
-        }
-        if text and any(character.isdigit() for character in text)
-        else {None}
-    )
-    reading = readings.pop()
-    if readings or reading is None:
+def _moment(raw: JsonValue) -> datetime:
+    """The moment that an ISO text, or one in words or figures with one reading, names."""
+    text = raw.strip() if isinstance(raw, str) else ""
+    if not text.isdigit():
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            pass  # not ISO: perhaps another clear form
+    readings = _readings(text) if _may_be_date(text) else set[datetime | None]()
+    reading = readings.pop() if len(readings) == 1 else None
+    if reading is None:
         raise _invalid(raw, "is no clear date", "Write it as 2026-11-30.")
     return reading
+
+
+def _may_be_date(text: str) -> bool:
+    """Whether a text is short and names a year in full: `3/4/26` could mean anything."""
+    return len(text) <= _DATE_CHARS_MAX and bool(_YEAR.search(text)) and not text.isdigit()
+
+
+def _readings(text: str) -> set[datetime | None]:
+    import dateparser  # noqa: PLC0415 - half a second, and most dates are ISO
+
+    found: set[datetime | None] = set()
+    for order in ("DMY", "MDY"):
+        settings = {"DATE_ORDER": order, "STRICT_PARSING": True, "PARSERS": ["absolute-time"]}
+        found.add(dateparser.parse(text, settings=settings))  # pyright: ignore[reportArgumentType] - a TypedDict that the package does not export
+    return found
 
 
 def _choice(raw: JsonValue, type_: ColumnType) -> str:
@@ -181,17 +156,24 @@ def _choice(raw: JsonValue, type_: ColumnType) -> str:
     if raw in type_.choices:
         return raw
     folded = raw.strip().casefold()
-    for label in type_.choices:
-        if label.strip().casefold() == folded:
-            return label
+    close = [label for label in type_.choices if label.strip().casefold() == folded]
+    if len(close) == 1:
+        return close[0]
     if type_.free and folded:
         return raw.strip()
-    raise _invalid(raw, "is not among the choices", f"They are: {', '.join(type_.choices)}.")
+    if not type_.choices:
+        raise _invalid(raw, "is no label")
+    raise _invalid(raw, "is not among the choices", f"They are: {_listed(type_.choices)}.")
+
+
+def _listed(labels: tuple[str, ...]) -> str:
+    more = f" and {len(labels) - _LABELS_SHOWN} more" if len(labels) > _LABELS_SHOWN else ""
+    return ", ".join(labels[:_LABELS_SHOWN]) + more
 
 
 def _choices(raw: JsonValue, type_: ColumnType) -> list[JsonValue]:
     if isinstance(raw, str):
-        raw = _list_of_text(raw)
+        raw = [raw] if raw in type_.choices else _list_of_text(raw)
     if not isinstance(raw, list):
         raise _invalid(raw, "is no list of labels")
     return list(dict.fromkeys(_choice(item, type_) for item in raw))
@@ -200,10 +182,7 @@ def _choices(raw: JsonValue, type_: ColumnType) -> list[JsonValue]:
 def _list_of_text(text: str) -> list[JsonValue]:
     """Labels from a JSON list, or from text with commas or semicolons."""
     if text.lstrip().startswith("["):
-        try:
-            parsed: JsonValue = json.loads(text)
-        except ValueError:
-            parsed = None
+        parsed = _parsed(text)
         if isinstance(parsed, list):
             return parsed
     separator = ";" if ";" in text else ","
@@ -211,12 +190,30 @@ def _list_of_text(text: str) -> list[JsonValue]:
 
 
 def _json(raw: JsonValue, _: ColumnType) -> JsonValue:
-    if not isinstance(raw, str):
-        return raw
+    return _parsed(raw) if isinstance(raw, str) else raw
+
+
+def _parsed(text: str) -> JsonValue:
+    """The JSON that a text is; NaN and the infinities are none."""
+
+    def refuse(word: str) -> NoReturn:
+        message = f"{word} is not JSON"
+        raise ValueError(message)
+
     try:
-        return cast("JsonValue", json.loads(raw))
+        return cast("JsonValue", json.loads(text, parse_constant=refuse, parse_float=_finite))
     except ValueError as error:
-        raise _invalid(raw, f"is no JSON ({error})") from None
+        raise _invalid(text, f"is no JSON ({error})") from None
+    except RecursionError:
+        raise _invalid(text, "is nested too deep") from None
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        message = "a number is too large"
+        raise ValueError(message)
+    return number
 
 
 def _url(raw: JsonValue, _: ColumnType) -> str:
@@ -245,10 +242,21 @@ def _vector(raw: JsonValue, type_: ColumnType) -> list[JsonValue]:
     return numbers
 
 
-def _file(raw: JsonValue, _: ColumnType) -> JsonValue:
-    if isinstance(raw, dict) and raw.keys() >= _FILE_KEYS:
-        return raw
-    raise _invalid(raw, "is no file", "Import a folder of files, or upload the file.")
+def _file(raw: JsonValue, type_: ColumnType) -> JsonValue:
+    if isinstance(raw, str) and raw.lstrip().startswith("{"):
+        raw = _parsed(raw)
+    if not isinstance(raw, dict) or raw.keys() != _FILE_KEYS:
+        raise _invalid(raw, "is no file", "Import a folder of files, or upload the file.")
+    name, mime, size, digest = (raw[key] for key in ("name", "mime", "size_bytes", "sha256"))
+    if not isinstance(name, str) or not isinstance(mime, str) or "/" not in mime:
+        raise _invalid(raw, "is a file without a name or a MIME type")
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        raise _invalid(raw, "is a file without a size")
+    if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+        raise _invalid(raw, "is a file without a sha256")
+    if type_.name is not TypeName.DOCUMENT and not mime.startswith(f"{type_.name}/"):
+        raise _invalid(raw, f"is of type {mime}, not {type_.name}")
+    return raw
 
 
 def _invalid(raw: JsonValue, problem: str, hint: str | None = None) -> InvalidError:

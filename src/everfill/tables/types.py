@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 from everfill.kernel import limits
 from everfill.kernel.errors import InvalidError
 
-__all__ = ["FILE_TYPES", "TEXT", "ColumnType", "TypeName"]
+__all__ = ["FILE_TYPES", "NUMBER_FORMATS", "TEXT", "ColumnType", "TypeName"]
+
+NUMBER_FORMATS = frozenset({"integer", "decimal", "percent"})
+"""Ways to show a number besides a currency code. A percentage is stored as its hundredth."""
+
+_CURRENCY = re.compile("[A-Z]{3}")
 
 
 class TypeName(StrEnum):
@@ -43,7 +49,7 @@ class ColumnType:
         choices: The labels of a choice or choices column, in order.
         free: Whether such a column also takes labels outside its list.
         format: How a number is shown: `integer`, `decimal`, `percent`, or a currency code (`EUR`).
-        dimensions: The length of a vector.
+        dimensions: The length of a vector; None where any length will do.
     """
 
     name: TypeName
@@ -57,6 +63,28 @@ class ColumnType:
             self._check_choices()
         elif self.choices or self.free:
             raise InvalidError("type_invalid", f"A {self.name} column takes no list of choices.")
+        self._check_format()
+        self._check_dimensions()
+
+    def _check_format(self) -> None:
+        if self.format is None:
+            return
+        if self.name is not TypeName.NUMBER:
+            raise InvalidError("type_invalid", f"A {self.name} column takes no number format.")
+        if self.format not in NUMBER_FORMATS and not _CURRENCY.fullmatch(self.format):
+            message = f"{self.format[:40]!r} is no number format."
+            hint = "Use integer, decimal, percent, or a currency code such as EUR."
+            raise InvalidError("type_invalid", message, hint=hint)
+
+    def _check_dimensions(self) -> None:
+        if self.dimensions is None:
+            return
+        if self.name is not TypeName.VECTOR:
+            raise InvalidError("type_invalid", f"A {self.name} column takes no length.")
+        if not 1 <= self.dimensions <= limits.VECTOR_DIMENSIONS_MAX:
+            message = f"A vector cannot have {self.dimensions} numbers."
+            hint = f"Use 1 to {limits.VECTOR_DIMENSIONS_MAX}, as in vector(384)."
+            raise InvalidError("type_invalid", message, hint=hint)
 
     def _check_choices(self) -> None:
         hint = f"Write it as {self.name}(first,second)."
