@@ -128,7 +128,7 @@ def flush_redis(fill: Fill) -> None:
     state = fill.state()
     if state:
         try:
-            client = redis.Redis(unix_socket_path=state.servers[ServerName.REDIS].address)
+            client = redis.Redis.from_url(state.servers[ServerName.REDIS].address)
             client.flushall()
             client.close()
         except redis.RedisError:

@@ -1,8 +1,8 @@
 """The cell worker: claims, computes, finalizes; knows neither Temporal nor the API.
 
 It may be killed at any moment: what it held is claimed by another when its lease runs out. It
-claims no more than it can start soon, keeps a part of its room for each lane, waits idle on a notification
-(with a slow poll as the net), and drains when it is told to stop.
+claims no more than it can start soon, keeps a part of its room for each lane, waits idle on a
+notification (with a slow poll as the net), and drains when it is told to stop.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Progress: counts by status, rate, time left, tokens and cost.
 
-The counts come from Postgres and are exact whatever crashed. Rate and time left are an estimate from
-successive counts, kept by whoever watches.
+The counts come from Postgres and are exact whatever crashed. Rate and time left are an
+estimate from successive counts, kept by whoever watches.
 """
 
 from __future__ import annotations

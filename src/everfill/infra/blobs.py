@@ -1,7 +1,8 @@
 """Bytes by content address: files, and values too large for a row.
 
 A blob's name is the sha256 of its bytes, so that storing it twice is storing it once and a reader
-can trust what it gets. Any store that obstore knows will do; unset, it is a folder of the data folder.
+can trust what it gets. Any store that obstore knows will do; unset, it is a folder of the data
+folder.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ create table columns (
     accepts_missing boolean not null default false,
     schedule text not null default 'on_change' check (schedule in ('on_change', 'never', 'cron')),
     cron text,
+    cron_ran_at timestamptz,
     definition_version int not null default 1,
     created_at timestamptz not null default now(),
     unique (collection_id, name),

@@ -1,0 +1,79 @@
+"""The setup worker: the process that runs the setup workflows and the janitor."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+import structlog
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError
+from temporalio.worker import Worker
+
+from everfill.autofill.activities import Activities
+from everfill.autofill.janitor_workflow import JanitorWorkflow
+from everfill.autofill.setup_workflow import SetupWorkflow
+from everfill.autofill.workflow_names import JANITOR_ID, JANITOR_WORKFLOW
+from everfill.infra.temporal import connect_temporal
+from everfill.kernel.config import Settings
+from everfill.kernel.errors import UnavailableError
+
+__all__ = ["SetupWorker"]
+
+_ENSURE_SECONDS: Final = 10.0  # a deleted Temporal database is without a janitor for at most this
+_RECONNECT_SECONDS: Final = 1.0
+_LOG: Final = structlog.stdlib.get_logger()
+
+
+class SetupWorker:
+    """Serves the workflows until it is told to stop, through restarts of Temporal."""
+
+    def __init__(self, settings: Settings, address: str, activities: Activities) -> None:
+        self._settings = settings
+        self._address = address
+        self._activities = activities
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set."""
+        while not stop.is_set():
+            try:
+                client = await connect_temporal(self._settings.temporal, self._address)
+                await self._serve(client, stop)
+            except (UnavailableError, RPCError, RuntimeError) as error:
+                _LOG.warning("setup_worker.reconnecting", error=str(error))
+                await _wait(stop, _RECONNECT_SECONDS)
+
+    async def _serve(self, client: Client, stop: asyncio.Event) -> None:
+        worker = Worker(
+            client,
+            task_queue=self._settings.temporal.task_queue,
+            workflows=[SetupWorkflow, JanitorWorkflow],
+            activities=[
+                self._activities.share_collection,
+                self._activities.serve_collection,
+                self._activities.roll_up_usage,
+                self._activities.heal,
+            ],
+        )
+        async with worker:
+            _LOG.info("setup_worker.started", address=self._address)
+            while not stop.is_set():
+                await self._ensure_janitor(client)
+                await _wait(stop, _ENSURE_SECONDS)
+
+    async def _ensure_janitor(self, client: Client) -> None:
+        with suppress(RPCError):  # Temporal restarts; the next round makes up for it
+            await client.start_workflow(
+                JANITOR_WORKFLOW,
+                self._settings.janitor.tick_seconds,
+                id=JANITOR_ID,
+                task_queue=self._settings.temporal.task_queue,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            )
+
+
+async def _wait(stop: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
