@@ -17,6 +17,7 @@ from everfill.autofill.cell_worker import CellWorker
 from everfill.autofill.columns import ColumnDraft, ColumnKeeper
 from everfill.autofill.dispatch import Dispatcher, Only, Request
 from everfill.autofill.edits import Edits
+from everfill.autofill.progress import read_progress
 from everfill.autofill.queue import Queue, Spent
 from everfill.compute import registry
 from everfill.compute.protocol import ComputeContext
@@ -107,6 +108,14 @@ class Engine:
         columns = [schema.ids[name] for name in names] or None
         request = Request(collection_id=collection_id, columns=columns, only=only, force=force)
         return (await self.dispatcher.dispatch(request)).cells
+
+    async def counts(self, collection_id: CollectionId) -> dict[str, int]:
+        """Computed cells by state, of all columns, without zeros."""
+        names = {
+            column.column_id: column.name for column in (await self.schema(collection_id)).computed
+        }
+        progress = await read_progress(self.pool, collection_id, names)
+        return {state: count for state, count in progress.total.items() if count}
 
     def worker(self, **settings: object) -> CellWorker:
         chosen = WorkerSettings.model_validate(

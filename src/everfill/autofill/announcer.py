@@ -1,8 +1,8 @@
 """Tells a collection's setup workflow that there is work: SignalWithStart, coalesced, best effort.
 
 However many edits a second a collection takes, it is announced about once a second, by all
-processes together. An announcement that is lost costs progress frames, no cell: cell workers do not depend on
-it, and the janitor starts the workflow of every collection that is not idle.
+processes together. An announcement that is lost costs progress frames, no cell: cell workers do not
+depend on it, and the janitor starts the workflow of every collection that is not idle.
 """
 
 from __future__ import annotations

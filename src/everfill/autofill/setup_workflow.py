@@ -2,8 +2,8 @@
 
 It keeps the shared cache warm, drains completions in batches, emits progress frames, rolls up
 usage, and ends when the collection is idle. Nothing it does is needed for a cell to be filled:
-should it be lost, a frame is lost. Its history is bounded: an activity covers seconds of completions, and it
-continues as new long before it is long.
+should it be lost, a frame is lost. Its history is bounded: an activity covers seconds of
+completions, and it continues as new long before it is long.
 """
 
 from __future__ import annotations

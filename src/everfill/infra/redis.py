@@ -23,6 +23,7 @@ _PAUSE_SECONDS: Final = 1.0
 _LOG: Final = structlog.stdlib.get_logger()
 _T = TypeVar("_T")
 _Streams: TypeAlias = "list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]"
+_NOTHING: Final[Any] = None
 
 
 class Redis:
@@ -57,14 +58,11 @@ class Redis:
     ) -> list[tuple[str, dict[bytes, bytes]]]:
         """Entries of a stream after one, waiting for the first; none where there is no answer."""
         block = max(1, int(min(block_seconds, _TIMEOUT_SECONDS / 2) * 1_000))
-        found: list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]] = await self.attempt(
-            lambda client: client.xread({stream: after}, count=count_max, block=block), default=[]
+        found: _Streams | None = await self.attempt(
+            lambda client: client.xread({stream: after}, count=count_max, block=block),
+            default=_NOTHING,
         )
-        return [
-            (entry_id.decode(), fields)
-            for _, entries in found or []
-            for entry_id, fields in entries
-        ]
+        return [(key.decode(), fields) for _, entries in found or [] for key, fields in entries]
 
     async def take_turn(self, key: str, *, seconds: float) -> bool:
         """Whether nobody took this turn in the last `seconds`; yes where Redis does not answer."""

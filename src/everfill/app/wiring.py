@@ -1,29 +1,23 @@
-"""The composition root: the only place that wires the rooms together.
-
-Every process opens an `App` and takes from it what it needs. Nothing here decides anything.
-"""
+"""Everfill, wired: what the command line, the API and the setup worker open."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from everfill.autofill.announcer import TemporalAnnouncer
 from everfill.autofill.bus import Bus
-from everfill.autofill.cell_worker import CellWorker
 from everfill.autofill.columns import ColumnKeeper
 from everfill.autofill.dispatch import Dispatcher
 from everfill.autofill.edits import Edits
 from everfill.autofill.queue import Queue
-from everfill.compute.protocol import ComputeContext
 from everfill.infra.blobs import Blobs, open_blobs
 from everfill.infra.postgres import Pool, migrate, open_pool
 from everfill.infra.stack import Endpoints, open_stack
 from everfill.kernel.config import Settings
 
-__all__ = ["App", "open_app", "run_cell_worker"]
+__all__ = ["App", "open_app"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +29,7 @@ class App:
     pool: Pool
     blobs: Blobs
     bus: Bus
+    announcer: TemporalAnnouncer
     queue: Queue
     dispatcher: Dispatcher
     edits: Edits
@@ -67,47 +62,9 @@ async def open_app(settings: Settings, *, name: str = "everfill") -> AsyncGenera
             pool=pool,
             blobs=blobs,
             bus=bus,
+            announcer=announcer,
             queue=queue,
             dispatcher=dispatcher,
             edits=Edits(pool, queue, blobs, dispatcher),
             columns=ColumnKeeper(pool, queue),
         )
-
-
-async def run_cell_worker(settings: Settings, stop: asyncio.Event) -> None:
-    """A cell worker as a process of its own: it never touches Temporal.
-
-    Args:
-        settings: Its slots, lease and drain are `settings.worker`.
-        stop: Set by the signal that ends the process.
-    """
-    async with AsyncExitStack() as stack:
-        endpoints = await stack.enter_async_context(open_stack(settings))
-        await migrate(endpoints.postgres_url)
-        pool = await stack.enter_async_context(
-            open_pool(
-                endpoints.postgres_url,
-                size_max=settings.postgres.pool_max,
-                name="everfill-cell-worker",
-            )
-        )
-        bus = await stack.enter_async_context(Bus.open(endpoints.redis_url))
-        blobs = open_blobs(settings)
-        worker = CellWorker(
-            pool=pool,
-            queue=Queue(pool),
-            blobs=blobs,
-            sink=bus,
-            context=ComputeContext(settings=settings, files=blobs),
-            settings=settings.worker,
-        )
-        stopper = asyncio.create_task(_stop_when(stop, worker))
-        try:
-            await worker.run()
-        finally:
-            stopper.cancel()
-
-
-async def _stop_when(stop: asyncio.Event, worker: CellWorker) -> None:
-    await stop.wait()
-    worker.stop()
