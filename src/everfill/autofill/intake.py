@@ -1,0 +1,169 @@
+"""Intake: a source of rows becomes rows of a collection, streamed, and again without doing it twice.
+
+What was imported is noted in the collection. An unchanged and finished source is not read again; an
+unfinished one goes on where it was; a changed one updates its rows by their keys, and only what
+depends on a change is computed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from everfill.autofill.columns import ColumnDraft, ColumnKeeper
+from everfill.autofill.edits import Edits, SourceValues
+from everfill.infra.postgres import Pool
+from everfill.kernel import limits
+from everfill.kernel.errors import ConflictError
+from everfill.kernel.ids import ColumnId
+from everfill.tables.definitions import Definitions
+from everfill.tables.imports import Source
+from everfill.tables.schema import Collection, Schema
+from everfill.tables.values import JsonValue
+
+__all__ = ["Intake", "Taken", "fingerprint"]
+
+_HASHED_BYTES: Final = 1 << 20  # of a file's head and tail; with size and time this tells a change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What an import did: rows read, rows appended, cells changed in known rows."""
+
+    read: int = 0
+    appended: int = 0
+    changed: int = 0
+    skipped: bool = False
+    """The source was imported before and has not changed; it was not read."""
+
+
+class Intake:
+    """Imports sources.
+
+    Args:
+        pool: Connections to Postgres.
+        edits: Takes the rows.
+        columns: Makes the input columns.
+    """
+
+    def __init__(self, pool: Pool, edits: Edits, columns: ColumnKeeper) -> None:
+        self._pool = pool
+        self._edits = edits
+        self._columns = columns
+
+    async def ensure_collection(self, namespace: str, name: str, *, cap_cells: int) -> Collection:
+        """The collection of a name, made where it is missing."""
+        async with self._pool.connection() as connection:
+            definitions = Definitions(connection)
+            found = await definitions.find_collection(namespace, name)
+            return found or await definitions.create_collection(
+                namespace, name, cap_cells=cap_cells
+            )
+
+    async def take(
+        self,
+        collection: Collection,
+        path: Path,
+        source: Source,
+        *,
+        author: str,
+        on_rows: Callable[[int], None],
+    ) -> Taken:
+        """Import a source into a collection.
+
+        Args:
+            collection: Where to.
+            path: Of the source; tells whether it changed.
+            source: Opened, not yet read.
+            author: On whose behalf.
+            on_rows: Called with the number of rows read so far.
+        """
+        print_ = await asyncio.to_thread(fingerprint, path)
+        before = collection.source or {}
+        known = before.get("fingerprint") == print_
+        if known and before.get("finished"):
+            return Taken(skipped=True)
+        ids = await self._ensure_columns(collection, source, author)
+        noted: dict[str, JsonValue] = {"path": str(path), "fingerprint": print_}
+        update = bool(before) and not known
+        if not update:
+            await self._note(collection, noted | {"finished": False})
+        taken = await self._take_batches(collection, source, ids, update=update, on_rows=on_rows)
+        await self._note(collection, noted | {"finished": True})
+        return taken
+
+    async def _take_batches(
+        self,
+        collection: Collection,
+        source: Source,
+        ids: list[ColumnId],
+        *,
+        update: bool,
+        on_rows: Callable[[int], None],
+    ) -> Taken:
+        read = appended = changed = 0
+        async for batch in source.batches(limits.IMPORT_CHUNK_ROWS):
+            rows = [
+                SourceValues(row.key, dict(zip(ids, row.values, strict=True))) for row in batch
+            ]
+            new, cells = await self._edits.take_rows(
+                collection.collection_id, rows, update=update
+            )
+            read, appended, changed = read + len(rows), appended + new, changed + cells
+            on_rows(read)
+        return Taken(read=read, appended=appended, changed=changed)
+
+    async def _ensure_columns(
+        self, collection: Collection, source: Source, author: str
+    ) -> list[ColumnId]:
+        """The input columns of a source, made where they are missing.
+
+        A column keeps the type that it has: a value of another kind is kept as it is.
+        """
+        async with self._pool.connection() as connection:
+            schema = await Definitions(connection).load_schema(collection.collection_id)
+        ids: list[ColumnId] = []
+        for column in source.columns:
+            _check_input(schema, column.name)
+            known = schema.ids.get(column.name)
+            if known is None:
+                draft = ColumnDraft(name=column.name, type=column.type)
+                known = await self._columns.add(collection.collection_id, draft, author=author)
+            ids.append(known)
+        return ids
+
+    async def _note(self, collection: Collection, source: Mapping[str, JsonValue]) -> None:
+        async with self._pool.connection() as connection:
+            await Definitions(connection).update_collection(
+                collection.collection_id, source=source
+            )
+
+
+def fingerprint(path: Path) -> str:
+    """What tells whether a file, or a folder of files, is the one that was imported before."""
+    digest = hashlib.sha256()
+    files = [path] if path.is_file() else sorted(item for item in path.rglob("*") if item.is_file())
+    for file in files:
+        status = file.stat()
+        digest.update(f"{file.relative_to(path)}\0{status.st_size}\0".encode())
+        with file.open("rb") as content:
+            digest.update(content.read(_HASHED_BYTES))
+            if status.st_size > _HASHED_BYTES:
+                digest.update(f"\0{status.st_mtime_ns}\0".encode())
+                content.seek(max(_HASHED_BYTES, status.st_size - _HASHED_BYTES))
+                digest.update(content.read(_HASHED_BYTES))
+    return digest.hexdigest()
+
+
+def _check_input(schema: Schema, name: str) -> None:
+    column = schema.by_id.get(schema.ids.get(name, ColumnId(0)))
+    if column and column.computation:
+        raise ConflictError(
+            "column_computed",
+            f"The input has a column {name!r}, which is computed in this collection.",
+            hint="Rename one of them, or import into another collection (--collection).",
+        )
