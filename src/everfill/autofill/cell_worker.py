@@ -19,12 +19,12 @@ from typing import Any, Final
 import psycopg
 import structlog
 
-from everfill.autofill.filler import OUTAGES, Filler, faulted
+from everfill.autofill.filler import Filler, faulted
 from everfill.autofill.finalizer import CompletionSink, Finalizer, Result
 from everfill.autofill.queue import Capacity, ClaimedCell, Queue
 from everfill.compute.protocol import ComputeContext, CostClass
 from everfill.infra.blobs import Blobs
-from everfill.infra.postgres import Pool
+from everfill.infra.postgres import OUTAGES, Pool
 from everfill.kernel.clock import Clock
 from everfill.kernel.config import WorkerSettings
 from everfill.kernel.ids import CollectionId

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, Protocol
 
 from everfill.autofill.queue import ColumnSignal, Queue
 from everfill.infra.blobs import Blobs
-from everfill.infra.postgres import Connection, Pool, load_queries
+from everfill.infra.postgres import Connection, Pool, load_queries, persist
 from everfill.kernel import limits
 from everfill.kernel.errors import InvalidError
 from everfill.kernel.ids import CellKey, CollectionId, ColumnId, RowId, RunId
@@ -115,7 +116,7 @@ class Dispatcher:
             return await self._dispatch_rows(request, columns, request.rows)
         run_id = await self._start_run(request, columns)
         cells = 0
-        while (signalled := await self.advance(run_id)) is not None:
+        while (signalled := await persist(partial(self.advance, run_id))) is not None:
             cells += signalled
         return Dispatched(cells=cells, run_id=run_id)
 

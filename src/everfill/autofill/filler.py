@@ -9,9 +9,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import psycopg
 import structlog
-from psycopg_pool import PoolTimeout
 
 from everfill.autofill.calls import Job, call_kind, retry_delay_seconds, to_result
 from everfill.autofill.finalizer import Result
@@ -20,7 +18,7 @@ from everfill.autofill.queue import ClaimedCell, Outcome, OutcomeKind
 from everfill.compute.protocol import ComputeContext, ComputeResult, Failure, Value
 from everfill.compute.registry import close_kinds, get_kind
 from everfill.infra.blobs import Blobs
-from everfill.infra.postgres import Pool
+from everfill.infra.postgres import OUTAGES, Pool
 from everfill.kernel.clock import Clock, SystemClock
 from everfill.kernel.errors import EverfillError, NotFoundError
 from everfill.kernel.ids import CollectionId, ColumnId, RowId
@@ -30,10 +28,7 @@ from everfill.tables.large_values import LargeValues
 from everfill.tables.schema import Column, Schema
 from everfill.tables.values import BlobRef, JsonValue, decode
 
-__all__ = ["OUTAGES", "Filler", "faulted"]
-
-OUTAGES: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, OSError)
-"""What a lost or restarting Postgres looks like; none of it is the fault of what was asked."""
+__all__ = ["Filler", "faulted"]
 
 _OUTAGE_SECONDS: Final = 0.5
 _LOG: Final = structlog.stdlib.get_logger()

@@ -16,9 +16,9 @@ from typing import Final, Protocol
 
 import psycopg
 import structlog
-from psycopg_pool import PoolTimeout
 
 from everfill.autofill.queue import Outcome, OutcomeKind, Queue, Spent, Verdict
+from everfill.infra.postgres import OUTAGES
 from everfill.kernel.ids import CellKey, ClaimId, CollectionId, ColumnId
 
 __all__ = ["CompletionSink", "Finalizer", "Result"]
@@ -146,7 +146,7 @@ class Finalizer:
                 return await self._queue.finalize(collection_id, outcomes, ended=ended, spent=spent)
             except psycopg.DataError as error:
                 return await self._isolate(collection_id, outcomes, ended, spent, error)
-            except (psycopg.OperationalError, PoolTimeout) as error:
+            except OUTAGES as error:
                 _LOG.warning("finalize.retried", collection_id=collection_id, error=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Intake: a source of rows becomes rows of a collection, streamed, and again without doing it twice.
+"""Intake: a source of rows becomes rows of a collection, streamed, and resumed where it stopped.
 
 What was imported is noted in the collection. An unchanged and finished source is not read again; an
 unfinished one goes on where it was; a changed one updates its rows by their keys, and only what
@@ -11,12 +11,13 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from everfill.autofill.columns import ColumnDraft, ColumnKeeper
 from everfill.autofill.edits import Edits, SourceValues
-from everfill.infra.postgres import Pool
+from everfill.infra.postgres import Pool, persist
 from everfill.kernel import limits
 from everfill.kernel.errors import ConflictError
 from everfill.kernel.ids import ColumnId
@@ -107,12 +108,9 @@ class Intake:
     ) -> Taken:
         read = appended = changed = 0
         async for batch in source.batches(limits.IMPORT_CHUNK_ROWS):
-            rows = [
-                SourceValues(row.key, dict(zip(ids, row.values, strict=True))) for row in batch
-            ]
-            new, cells = await self._edits.take_rows(
-                collection.collection_id, rows, update=update
-            )
+            rows = [SourceValues(row.key, dict(zip(ids, row.values, strict=True))) for row in batch]
+            take = partial(self._edits.take_rows, collection.collection_id, rows, update=update)
+            new, cells = await persist(take)
             read, appended, changed = read + len(rows), appended + new, changed + cells
             on_rows(read)
         return Taken(read=read, appended=appended, changed=changed)
@@ -138,9 +136,7 @@ class Intake:
 
     async def _note(self, collection: Collection, source: Mapping[str, JsonValue]) -> None:
         async with self._pool.connection() as connection:
-            await Definitions(connection).update_collection(
-                collection.collection_id, source=source
-            )
+            await Definitions(connection).update_collection(collection.collection_id, source=source)
 
 
 def fingerprint(path: Path) -> str:

@@ -26,6 +26,7 @@ __all__ = [
     "Outcome",
     "OutcomeKind",
     "Queue",
+    "QueueHealth",
     "Spent",
     "Verdict",
 ]
@@ -145,6 +146,18 @@ class Healed:
     retried: int = 0
     strays: int = 0
     lanes_dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueHealth:
+    """What an operator should know: entries, claims, and what holds vacuum back."""
+
+    entries: int
+    claims: int
+    expired_claims: int
+    stalled_runs: int
+    dead_tuples: int
+    oldest_snapshot_seconds: float
 
 
 class Queue:
@@ -408,6 +421,19 @@ class Queue:
             cursor = await connection.execute(QUERIES["is_idle"], {"collection_id": collection_id})
             (idle,) = await _one(cursor)
         return idle
+
+    async def health(self) -> QueueHealth:
+        """How the whole queue is; counts every entry, so not for a hot path."""
+        async with self._pool.connection() as connection:
+            row = await _one(await connection.execute(QUERIES["health"]))
+        return QueueHealth(
+            entries=row[0],
+            claims=row[1],
+            expired_claims=row[2],
+            stalled_runs=row[3],
+            dead_tuples=row[4],
+            oldest_snapshot_seconds=row[5],
+        )
 
     async def _lanes(
         self,

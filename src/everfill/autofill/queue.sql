@@ -535,3 +535,14 @@ values (%(collection_id)s, %(column_id)s, %(calls)s, %(input_tokens)s, %(output_
 -- name: claim_collections
 -- Index: the key of claims.
 select distinct collection_id from claims where claim_id = any (%(claims)b::bigint[]);
+
+-- name: health
+-- What an operator should know of the queue and of what holds vacuum back.
+select (select count(*) from queue), (select count(*) from claims),
+    (select count(*) from claims where lease_until < now()),
+    (select count(*) from runs where dispatched_at is null and cancelled_at is null
+        and touched_at < now() - interval '1 minute'),
+    (select coalesce(sum(n_dead_tup), 0)::bigint from pg_stat_user_tables
+        where relname in ('lanes', 'lane_tails', 'lane_clocks', 'claims')),
+    (select coalesce(extract(epoch from max(now() - xact_start)), 0)::float8
+        from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid());

@@ -18,7 +18,9 @@ from everfill.tables.values import JsonValue
 
 __all__ = ["parse_column", "parse_schedule", "read_recipe"]
 
-_FORM: Final = "Write it as 'name[:type] = kind: template', such as 'lang = local:language: {{text}}'."
+_FORM: Final = (
+    "Write it as 'name[:type] = kind: template', such as 'lang = local:language: {{text}}'."
+)
 _KIND_WORD: Final = re.compile(r"[a-z][a-z0-9_]*(?::[a-z][a-z0-9_]*)?")
 _KEYS: Final = frozenset(
     {"name", "type", "kind", "template", "options", "schedule", "accepts_missing"}
@@ -40,7 +42,7 @@ def parse_column(text: str) -> ColumnDraft:
 
 
 def parse_schedule(text: str) -> Schedule:
-    """`on_change`, `never`, or `cron: 0 6 * * *`; whether the expression is right is checked later."""
+    """`on_change`, `never`, or `cron: 0 6 * * *`; the expression itself is checked later."""
     mode, _, cron = text.partition(":")
     mode = mode.strip().replace("-", "_")
     return Schedule(mode=mode, cron=cron.strip() or None if mode == "cron" else None)
@@ -78,7 +80,7 @@ def _split_head(head: str) -> tuple[str, ColumnType | None]:
 
 
 def _split_spec(text: str, spec: str) -> tuple[str, str]:
-    """The kind and the template: kinds may hold a colon themselves, so the longest known one wins."""
+    """The kind and the template; kinds may hold a colon, so the longest known one wins."""
     for kind in sorted(list_kinds(), key=len, reverse=True):
         if spec.startswith(kind) and spec[len(kind) :].lstrip().startswith(":"):
             return kind, spec[len(kind) :].lstrip()[1:].strip()

@@ -1,7 +1,17 @@
 """Postgres: the connection pool, the typed loader of `.sql` files, and the migrations."""
 
 from everfill.infra.postgres.migrate import migrate
+from everfill.infra.postgres.outages import OUTAGES, persist
 from everfill.infra.postgres.pool import Connection, Pool, open_pool
 from everfill.infra.postgres.queries import Query, load_queries
 
-__all__ = ["Connection", "Pool", "Query", "load_queries", "migrate", "open_pool"]
+__all__ = [
+    "OUTAGES",
+    "Connection",
+    "Pool",
+    "Query",
+    "load_queries",
+    "migrate",
+    "open_pool",
+    "persist",
+]

@@ -1,0 +1,138 @@
+"""What every command shares: settings from flags, logs, errors and exit codes, tables."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, NoReturn
+
+import structlog
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from everfill.cli.exit_codes import ExitCode, exit_code_of
+from everfill.kernel.config import Settings, load_settings
+from everfill.kernel.errors import EverfillError, InvalidError
+from everfill.tables.values import MISSING, JsonValue, Missing, to_text
+
+__all__ = [
+    "DEFAULT_NAMESPACE",
+    "AsJson",
+    "DataDir",
+    "Interrupted",
+    "err",
+    "fail",
+    "out",
+    "print_json",
+    "print_table",
+    "run",
+    "settings_of",
+    "shown",
+    "split_collection",
+]
+
+DEFAULT_NAMESPACE: Final = "default"
+_SHOWN_CHARS_MAX: Final = 200
+
+out: Final = Console(highlight=False)
+err: Final = Console(stderr=True, highlight=False)
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Where the embedded servers keep everything.", metavar="DIR"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
+
+
+class Interrupted(Exception):  # noqa: N818 - it is no fault
+    """A person pressed Ctrl-C; carries what to tell them."""
+
+
+def settings_of(data_dir: Path | None = None, **flags: object) -> Settings:
+    """The settings, with a command's flags on top; `__` in a flag's name stands for a dot."""
+    given = {name.replace("__", "."): value for name, value in flags.items()}
+    return load_settings({"data_dir": data_dir, **given})
+
+
+def run(work: Coroutine[Any, Any, int | None]) -> NoReturn:
+    """Run a command to its exit code; a fault is told in words, never as a traceback."""
+    log_to_stderr()
+    try:
+        code = asyncio.run(work)
+    except EverfillError as error:
+        fail(error)
+    except Interrupted as stop:
+        err.print(str(stop))
+        raise SystemExit(ExitCode.INTERRUPTED) from None
+    except KeyboardInterrupt:
+        err.print("Stopped.")
+        raise SystemExit(ExitCode.INTERRUPTED) from None
+    except Exception as error:
+        if "EVERFILL_DEBUG" in os.environ:
+            raise
+        err.print(f"[red]Everfill failed:[/] {escape(type(error).__name__)}: {escape(str(error))}")
+        err.print("This is a fault of Everfill. EVERFILL_DEBUG=1 shows where it is.")
+        raise SystemExit(ExitCode.FAULT) from None
+    raise SystemExit(code or 0)
+
+
+def fail(error: EverfillError) -> NoReturn:
+    """Tell what is wrong and what to do, and leave with the code of its family."""
+    err.print(f"[red]Error:[/] {escape(error.message)}", soft_wrap=True)
+    if error.hint:
+        err.print(escape(error.hint), soft_wrap=True)
+    raise SystemExit(exit_code_of(error))
+
+
+def log_to_stderr(level: int = logging.ERROR) -> None:
+    """Logs never mix with data; what a person needs to know is said in words anyway."""
+    if "EVERFILL_DEBUG" in os.environ:
+        level = logging.DEBUG
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    logging.basicConfig(level=level, stream=sys.stderr)
+
+
+def split_collection(text: str) -> tuple[str, str]:
+    """Namespace and name of `namespace/name` or `name`."""
+    namespace, slash, name = text.rpartition("/")
+    if slash and not namespace:
+        raise InvalidError("name_invalid", f"{text!r} has no namespace before the slash.")
+    return namespace or DEFAULT_NAMESPACE, name
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], **options: Any) -> None:
+    """A table that fits the screen; cells are plain text, not markup."""
+    table = Table(show_edge=False, pad_edge=False, header_style="bold", **options)
+    for column in columns:
+        table.add_column(escape(column), overflow="ellipsis", max_width=48)
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)
+
+
+def shown(value: JsonValue | Missing) -> str:
+    """A value on one line of a table: files by name, long text cut, nothing as a dash."""
+    if value is MISSING:
+        return "[dim]-[/]"
+    if value is None:
+        return "[dim]null[/]"
+    if isinstance(value, dict) and isinstance(value.get("name"), str) and "sha256" in value:
+        return escape(str(value["name"]))
+    text = " ".join(to_text(value).split())
+    cut = text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…"
+    return escape(cut) if cut else '[dim]""[/]'

@@ -1,0 +1,130 @@
+"""A collection out to a file, or its first rows to the screen; page by page, in constant memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from everfill.app import App
+from everfill.cli.console import print_table, shown
+from everfill.infra.postgres import persist
+from everfill.kernel.ids import CollectionId, ColumnId, RowId
+from everfill.tables.cells import Cell, Cells, CellStatus
+from everfill.tables.definitions import Definitions
+from everfill.tables.exports import SinkCell, SinkColumn, open_sink
+from everfill.tables.schema import Column, Schema
+
+__all__ = ["STYLES", "export", "load_page", "pages", "print_page"]
+
+PAGE_ROWS: Final = 1_000
+STYLES: Final = {
+    CellStatus.FAILED: "red",
+    CellStatus.NOT_FOUND: "yellow",
+    CellStatus.WAITING: "yellow",
+    CellStatus.OUTDATED: "yellow",
+    CellStatus.QUEUED: "dim",
+    CellStatus.COMPUTING: "cyan",
+    CellStatus.EMPTY: "dim",
+}
+_EMPTY: Final = Cell()
+
+Row = tuple[RowId, Mapping[ColumnId, Cell]]
+
+
+async def export(
+    app: App,
+    collection_id: CollectionId,
+    path: Path,
+    *,
+    with_status: bool,
+    on_rows: Callable[[int], None],
+) -> int:
+    """Write every row to a file, all columns in order; returns the number of rows.
+
+    The file appears whole, or not at all.
+    """
+    schema = await _schema(app, collection_id)
+    columns = [
+        SinkColumn(name=column.name, type=column.type, computed=column.computation is not None)
+        for column in schema.columns
+    ]
+    written = 0
+    with open_sink(path, columns, with_status=with_status) as sink:
+        async for page in pages(app, schema):
+            sink.write([_sink_row(schema.columns, cells) for _, cells in page])
+            written += len(page)
+            on_rows(written)
+    return written
+
+
+async def pages(app: App, schema: Schema) -> AsyncGenerator[Sequence[Row], None]:
+    """All rows in order, a page at a time."""
+    first = 1
+    while True:
+        page = await load_page(app, schema, first=first, count_max=PAGE_ROWS)
+        if not page:
+            return
+        yield page
+        first = page[-1][0] + 1
+
+
+async def load_page(app: App, schema: Schema, *, first: int, count_max: int) -> Sequence[Row]:
+    """The rows from a number on, with their cells as a person sees them."""
+
+    async def load() -> Sequence[Row]:
+        async with app.pool.connection() as connection:
+            cells = Cells(connection, app.blobs)
+            rows = await cells.next_rows(
+                schema.collection_id, first=first, last=2**62, count_max=count_max
+            )
+            return list((await cells.read(schema, rows)).items())
+
+    return await persist(load)
+
+
+def print_page(columns: Sequence[Column], page: Sequence[Row]) -> None:
+    """Rows as a table; a cell without a value says why in its place."""
+    print_table(
+        ["row", *(column.name for column in columns)],
+        [
+            [str(row_id), *(_shown_cell(cells.get(c.column_id, _EMPTY)) for c in columns)]
+            for row_id, cells in page
+        ],
+    )
+
+
+def _shown_cell(cell: Cell) -> str:
+    if cell.status is CellStatus.READY or cell.status is CellStatus.EMPTY:
+        return shown(cell.value)
+    style = STYLES[cell.status]
+    told = cell.status.replace("_", " ")
+    if cell.status is CellStatus.OUTDATED:
+        return f"{shown(cell.value)} [{style}]({told})[/]"
+    return f"[{style}]{told}[/]"
+
+
+def _sink_row(columns: Sequence[Column], cells: Mapping[ColumnId, Cell]) -> list[SinkCell]:
+    row: list[SinkCell] = []
+    for column in columns:
+        cell = cells.get(column.column_id, _EMPTY)
+        row.append(
+            SinkCell(
+                value=cell.value,
+                status=cell.status if column.computation else None,
+                error=_error(cell),
+            )
+        )
+    return row
+
+
+def _error(cell: Cell) -> str | None:
+    if cell.reason is None:
+        return None
+    code, message = cell.reason.get("code"), cell.reason.get("message")
+    return f"{code}: {message}" if message else str(code)
+
+
+async def _schema(app: App, collection_id: CollectionId) -> Schema:
+    async with app.pool.connection() as connection:
+        return await Definitions(connection).load_schema(collection_id)

@@ -1,0 +1,97 @@
+"""`everfill reprocess`: compute values anew."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Annotated, Final
+
+import typer
+
+from everfill.app import App, open_app
+from everfill.autofill.dispatch import Only, Request
+from everfill.cli.console import (
+    AsJson,
+    DataDir,
+    err,
+    print_json,
+    run,
+    settings_of,
+)
+from everfill.cli.exit_codes import ExitCode
+from everfill.cli.naming import CollectionName, find_collection
+from everfill.cli.workers import start_workers
+from everfill.kernel.config import Settings
+from everfill.kernel.errors import InvalidError
+from everfill.kernel.ids import RowId
+from everfill.tables.schema import Collection
+
+__all__ = ["reprocess"]
+
+_POLL_SECONDS: Final = 0.25
+_DRAIN_SECONDS: Final = 10.0
+
+
+def reprocess(
+    collection: CollectionName,
+    column: Annotated[list[str] | None, typer.Option("--column", "-c")] = None,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", help="failed, outdated, not-found, empty or unfinished cells only."),
+    ] = None,
+    row: Annotated[list[int] | None, typer.Option("--row", help="These rows only.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Start workers, and wait.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Discard computed values and compute them anew, with what depends on them."""
+
+    async def work() -> int:
+        settings = settings_of(data_dir)
+        async with open_app(settings, name="everfill-reprocess") as app:
+            found, schema = await find_collection(app, collection)
+            status_only = _only(only)
+            columns = [schema.get(name).column_id for name in column] if column else None
+            rows = [RowId(number) for number in row] if row else None
+            if rows is None and status_only is None and not yes:
+                what = ", ".join(column) if column else "every computed column"
+                typer.confirm(f"Compute {what} of {collection} anew?", abort=True, err=True)
+            request = Request(
+                collection_id=found.collection_id,
+                columns=columns,
+                rows=rows,
+                only=status_only,
+                force=True,
+                author="person:cli",
+            )
+            dispatched = await app.dispatcher.dispatch(request)
+            if as_json:
+                print_json(asdict(dispatched))
+            else:
+                err.print(f"{dispatched.cells:,} cells queued.")
+            if wait:
+                await _wait(app, settings, found)
+        return ExitCode.DONE
+
+    run(work())
+
+
+async def _wait(app: App, settings: Settings, collection: Collection) -> None:
+    async with start_workers(
+        settings, cell_workers=settings.worker.processes, drain_seconds=_DRAIN_SECONDS
+    ):
+        while not await app.queue.is_idle(collection.collection_id):
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+def _only(text: str | None) -> Only | None:
+    if text is None:
+        return None
+    try:
+        return Only(text.replace("-", "_"))
+    except ValueError:
+        known = ", ".join(item.replace("_", "-") for item in Only)
+        raise InvalidError(
+            "only_unknown", f"--only {text!r} is not known.", hint=f"It is one of {known}."
+        ) from None

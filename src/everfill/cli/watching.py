@@ -1,0 +1,144 @@
+"""Progress as a person sees it: a live bar on a terminal, else a plain line now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final, Self
+
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+
+from everfill.autofill.progress import Progress as Counts
+from everfill.autofill.progress import Watch, read_progress
+from everfill.cli.console import err
+from everfill.infra.postgres import Pool, persist
+from everfill.kernel.ids import CollectionId, ColumnId
+
+__all__ = ["WAIT_REASONS", "Meter", "counts_line", "duration", "watch_until_settled"]
+
+_POLL_SECONDS: Final = 0.5
+_POLL_COST_SHARE: Final = 10  # a count that takes long is repeated ten times its length later
+_PLAIN_LINE_SECONDS: Final = 5.0
+_STYLES: Final = {
+    "ready": "green",
+    "failed": "red",
+    "retrying": "yellow",
+    "not_found": "yellow",
+    "waiting": "yellow",
+    "outdated": "yellow",
+    "computing": "cyan",
+}
+WAIT_REASONS: Final = {
+    "input_missing": "it is empty",
+    "upstream_unsettled": "it is not settled yet",
+    "upstream_failed": "it failed",
+    "upstream_not_found": "nothing was found",
+    "upstream_waiting": "it waits itself",
+    "upstream_empty": "it is not computed",
+}
+"""Why a cell waits for another, for people."""
+
+
+class Meter:
+    """One line that says how far a thing is, and then the next thing."""
+
+    def __init__(self) -> None:
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[told]}"),
+            console=err,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._told_at = 0.0
+        self._live = err.is_terminal
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Take the line away; what is printed from here on stands below what was."""
+        if self._live:
+            self._bar.stop()
+
+    def tell(self, doing: str, told: str, *, done: int = 0, total: int | None = None) -> None:
+        """Show what is being done, how far it is, and a few figures."""
+        if not self._live:
+            self._tell_plainly(f"{doing} {told}")
+            return
+        if self._task is None:
+            self._task = self._bar.add_task(doing, total=total, told=told)
+        self._bar.update(self._task, description=doing, completed=done, total=total, told=told)
+
+    def _tell_plainly(self, line: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._told_at >= _PLAIN_LINE_SECONDS:
+            self._told_at = now
+            err.print(line, markup=True, soft_wrap=True)
+
+
+async def watch_until_settled(
+    pool: Pool,
+    collection_id: CollectionId,
+    names: Mapping[ColumnId, str],
+    meter: Meter,
+) -> Counts:
+    """Show a collection's progress until nothing is unsettled; returns the last count."""
+    loop = asyncio.get_running_loop()
+    watch = Watch()
+    while True:
+        started = loop.time()
+        counts = await persist(lambda: read_progress(pool, collection_id, names))
+        watch.add(loop.time(), counts.unsettled)
+        settled = counts.cells - counts.unsettled
+        meter.tell("Filling", counts_line(counts, watch), done=settled, total=counts.cells or 1)
+        if not counts.unsettled:
+            return counts
+        await asyncio.sleep(max(_POLL_SECONDS, _POLL_COST_SHARE * (loop.time() - started)))
+
+
+def counts_line(counts: Counts, watch: Watch | None = None) -> str:
+    """Counts by state, rate, time left, tokens and cost, as far as there is something to say."""
+    settled = counts.cells - counts.unsettled
+    parts = [f"{settled:,} of {counts.cells:,} cells"]
+    parts += [
+        f"[{_STYLES.get(state, 'white')}]{n:,} {state.replace('_', ' ')}[/]"
+        for state, n in counts.total.items()
+        if n and state not in {"ready", "empty", "queued", "blocked"}
+    ]
+    waiting = sum(counts.total.get(state, 0) for state in ("queued", "blocked"))
+    if waiting:
+        parts.append(f"{waiting:,} queued")
+    if watch and watch.cells_per_second >= 1:
+        parts.append(f"{watch.cells_per_second:,.0f}/s")
+        if watch.seconds_left is not None:
+            parts.append(f"{duration(watch.seconds_left)} left")
+    spending = counts.spending
+    if spending.input_tokens or spending.output_tokens:
+        parts.append(f"{spending.input_tokens + spending.output_tokens:,} tokens")
+    if spending.cost_usd:
+        parts.append(f"${spending.cost_usd:,.4f}")
+    return " · ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: `42 s`, `3 min 5 s`, `2 h 10 min`."""
+    whole = round(seconds)
+    minutes, rest = divmod(whole, 60)
+    hours, minutes_rest = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes_rest} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

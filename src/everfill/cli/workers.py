@@ -1,0 +1,94 @@
+"""The worker processes that `fill` and `up` start beside themselves.
+
+A worker ends when its standard input closes, so it cannot outlive whoever started it, whatever
+kills that. One that dies is started again. Their logs go to files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from everfill.kernel.config import Settings
+
+__all__ = ["start_workers"]
+
+_RESTART_SECONDS: Final = 1.0
+_STOP_SECONDS: Final = 10.0
+_LOG_BYTES_MAX: Final = 5_000_000
+
+
+@asynccontextmanager
+async def start_workers(
+    settings: Settings, *, cell_workers: int, drain_seconds: float
+) -> AsyncGenerator[None, None]:
+    """Cell workers and one setup worker, for as long as the context lasts.
+
+    Args:
+        settings: Whose data directory they join.
+        cell_workers: How many.
+        drain_seconds: How long a worker may finish its calls when it is stopped.
+    """
+    names = [f"cell-worker-{n}" for n in range(1, cell_workers + 1)] + ["setup-worker"]
+    slots = str(settings.worker.slots)
+    keepers = [
+        asyncio.create_task(_keep(name, _command(settings, name, slots, drain_seconds), settings))
+        for name in names
+    ]
+    try:
+        yield
+    finally:
+        for keeper in keepers:
+            keeper.cancel()
+        await asyncio.gather(*keepers, return_exceptions=True)
+
+
+def _command(settings: Settings, name: str, slots: str, drain_seconds: float) -> list[str]:
+    verb = "setup-worker" if name == "setup-worker" else "cell-worker"
+    own = ["--slots", slots, "--drain-seconds", str(drain_seconds)] if verb == "cell-worker" else []
+    common = ["--data-dir", str(settings.data_dir), "--while-stdin-open"]
+    return [sys.executable, "-m", "everfill", verb, *common, *own]
+
+
+async def _keep(name: str, command: list[str], settings: Settings) -> None:
+    """Run a worker, and again when it dies, until cancelled."""
+    log = settings.data_dir / "logs" / f"{name}.log"
+    while True:
+        process = await _start(command, log)
+        try:
+            await process.wait()
+        except asyncio.CancelledError:
+            await _stop(process)
+            raise
+        await asyncio.sleep(_RESTART_SECONDS)
+
+
+def _open_log(log: Path) -> BinaryIO:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > _LOG_BYTES_MAX:
+        log.replace(log.with_suffix(".old.log"))
+    return log.open("ab")
+
+
+async def _start(command: list[str], log: Path) -> Process:
+    with _open_log(log) as file:
+        return await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=DEVNULL, stderr=file, start_new_session=True
+        )
+
+
+async def _stop(process: Process) -> None:
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGTERM)
+    try:
+        await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

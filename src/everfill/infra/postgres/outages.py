@@ -1,0 +1,44 @@
+"""A lost or restarting Postgres, and how to wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import psycopg
+import structlog
+from psycopg_pool import PoolTimeout
+
+from everfill.kernel.errors import UnavailableError
+
+__all__ = ["OUTAGES", "persist"]
+
+OUTAGES: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, OSError)
+"""What it looks like; none of it is the fault of what was asked."""
+
+_PAUSE_SECONDS: Final = 0.5
+_LOG: Final = structlog.stdlib.get_logger()
+_T = TypeVar("_T")
+
+
+async def persist(call: Callable[[], Awaitable[_T]], *, patience_seconds: float = 60.0) -> _T:
+    """The answer to a call that may be repeated, tried again through an outage.
+
+    Raises:
+        UnavailableError: `postgres_unavailable`, after `patience_seconds` without an answer.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience_seconds
+    while True:
+        try:
+            return await call()
+        except OUTAGES as error:
+            if loop.time() >= deadline:
+                raise UnavailableError(
+                    "postgres_unavailable",
+                    f"Postgres has not answered for {patience_seconds:.0f} seconds: {error}.",
+                    hint="Run `everfill doctor`; the same command resumes.",
+                ) from error
+            _LOG.info("postgres.outage", error=str(error))
+            await asyncio.sleep(_PAUSE_SECONDS)
