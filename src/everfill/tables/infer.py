@@ -142,7 +142,7 @@ class TextProfile:
 
     def _observe_numbers(self, texts: set[str]) -> None:
         for text in texts:
-            readings = [
+            readings: list[tuple[DecimalMark, NumberText]] = [
                 (mark, reading)
                 for mark in _MARKS
                 if mark in self.marks

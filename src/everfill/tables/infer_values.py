@@ -1,15 +1,16 @@
 """The type of a column whose values already have types: JSON, spreadsheets.
 
 Text stays text, however much it looks like a number: whoever wrote it in quotation marks meant so.
-Only days, moments and web addresses are told from other text, for there JSON has no type of its own.
+Only days, moments and web addresses are told from other text, for JSON has no type of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
-from typing import Final
+from typing import Final, cast
 
 from everfill.tables.infer import Reader, is_web_address, iso_date, iso_datetime
 from everfill.tables.types import TEXT, ColumnType, TypeName
@@ -75,20 +76,26 @@ class ValueProfile:
 
 
 def plain_value(value: object) -> JsonValue:
-    """A value of Python's richer types as JSON says it; a moment without an offset is UTC."""
-    match value:
-        case None | bool() | int() | float() | str():
-            return value
-        case datetime():
-            return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
-        case date() | time():
-            return value.isoformat()
-        case list() | tuple():
-            return [plain_value(item) for item in value]  # pyright: ignore[reportUnknownVariableType] - any object will do
-        case dict():
-            return {str(key): plain_value(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any object will do
-        case _:
-            return str(value)
+    """A value of Python's richer types as JSON says it.
+
+    A moment without an offset is UTC, and NaN is null.
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (list, tuple)):
+        return [plain_value(item) for item in cast("Sequence[object]", value)]
+    if isinstance(value, dict):
+        items = cast("Mapping[object, object]", value).items()
+        return {str(key): plain_value(item) for key, item in items}
+    return _plain_text(value)
+
+
+def _plain_text(value: object) -> str:
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
+    return value.isoformat() if isinstance(value, (date, time)) else str(value)
 
 
 def fit_value(value: object, name: TypeName) -> JsonValue:

@@ -173,7 +173,7 @@ class CsvSource(SyncSource):
         return profiles
 
     def _decide(self, profiles: Sequence[TextProfile]) -> list[Inferred]:
-        proven = {profile.decimal for profile in profiles if profile.decimal}
+        proven: set[DecimalMark] = {profile.decimal for profile in profiles if profile.decimal}
         fallback: DecimalMark | None = None
         reason = "nothing in the column says otherwise"
         if len(proven) == 1:

@@ -1,4 +1,4 @@
-"""JSON lines: one object a line; the columns are the union of their keys, in order of first sight."""
+"""JSON lines: one object a line; the columns are the keys of all, in order of first sight."""
 
 from __future__ import annotations
 
