@@ -12,7 +12,7 @@ from everfill.infra.postgres import persist
 from everfill.kernel.ids import CollectionId, ColumnId, RowId
 from everfill.tables.cells import Cell, Cells, CellStatus
 from everfill.tables.definitions import Definitions
-from everfill.tables.exports import SinkCell, SinkColumn, open_sink
+from everfill.tables.exports import SinkColumn, SinkRow, open_sink
 from everfill.tables.schema import Column, Schema
 
 __all__ = ["STYLES", "export", "load_page", "pages", "print_page"]
@@ -39,10 +39,13 @@ async def export(
     *,
     with_status: bool,
     on_rows: Callable[[int], None],
-) -> int:
-    """Write every row to a file, all columns in order; returns the number of rows.
+) -> Sequence[str]:
+    """Write every row to a file, all columns in order.
 
     The file appears whole, or not at all.
+
+    Returns:
+        What the format could not say, one sentence each.
     """
     schema = await _schema(app, collection_id)
     columns = [
@@ -55,7 +58,7 @@ async def export(
             sink.write([_sink_row(schema.columns, cells) for _, cells in page])
             written += len(page)
             on_rows(written)
-    return written
+    return sink.notes
 
 
 async def pages(app: App, schema: Schema) -> AsyncGenerator[Sequence[Row], None]:
@@ -104,18 +107,13 @@ def _shown_cell(cell: Cell) -> str:
     return f"[{style}]{told}[/]"
 
 
-def _sink_row(columns: Sequence[Column], cells: Mapping[ColumnId, Cell]) -> list[SinkCell]:
-    row: list[SinkCell] = []
-    for column in columns:
-        cell = cells.get(column.column_id, _EMPTY)
-        row.append(
-            SinkCell(
-                value=cell.value,
-                status=cell.status if column.computation else None,
-                error=_error(cell),
-            )
-        )
-    return row
+def _sink_row(columns: Sequence[Column], cells: Mapping[ColumnId, Cell]) -> SinkRow:
+    row = [(column, cells.get(column.column_id, _EMPTY)) for column in columns]
+    return SinkRow(
+        values=[cell.value for _, cell in row],
+        statuses=[cell.status if column.computation else None for column, cell in row],
+        errors=[_error(cell) for _, cell in row],
+    )
 
 
 def _error(cell: Cell) -> str | None:

@@ -38,9 +38,10 @@ from everfill.cli.workers import start_workers
 from everfill.kernel.config import Settings
 from everfill.kernel.ids import CollectionId
 from everfill.tables.definitions import Definitions, check_name
-from everfill.tables.exports import check_suffix
+from everfill.tables.exports import SinkColumn, open_sink
 from everfill.tables.imports import Source, open_source
 from everfill.tables.schema import Schema
+from everfill.tables.types import TEXT
 
 __all__ = ["fill"]
 
@@ -112,7 +113,7 @@ def fill(
         name = collection or source.resolve().stem
         check_name("collection", name)
         if output:
-            check_suffix(output)
+            open_sink(output, [SinkColumn(name="any", type=TEXT)])  # refuses an unknown format
         order = _Order(
             source=source,
             drafts=drafts,
@@ -171,7 +172,7 @@ async def _fill(settings: Settings, order: _Order) -> int:
             counts = await _compute(app, order, schema, meter)
             if order.out:
                 rows = counts.rows
-                await export(
+                source.notes += await export(
                     app,
                     collection_id,
                     order.out,

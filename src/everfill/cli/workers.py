@@ -16,10 +16,14 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from everfill.kernel.config import Settings
+from everfill.kernel.errors import UnavailableError
 
 __all__ = ["start_workers"]
 
 _RESTART_SECONDS: Final = 1.0
+_EARLY_SECONDS: Final = 15.0
+_EARLY_DEATHS_MAX: Final = 3
+"""A worker that ends by itself this often, this early, never will start."""
 _STOP_SECONDS: Final = 10.0
 _LOG_BYTES_MAX: Final = 5_000_000
 
@@ -37,16 +41,21 @@ async def start_workers(
     """
     names = [f"cell-worker-{n}" for n in range(1, cell_workers + 1)] + ["setup-worker"]
     slots = str(settings.worker.slots)
-    keepers = [
-        asyncio.create_task(_keep(name, _command(settings, name, slots, drain_seconds), settings))
-        for name in names
-    ]
     try:
-        yield
-    finally:
-        for keeper in keepers:
-            keeper.cancel()
-        await asyncio.gather(*keepers, return_exceptions=True)
+        async with asyncio.TaskGroup() as group:
+            keepers = [
+                group.create_task(
+                    _keep(name, _command(settings, name, slots, drain_seconds), settings)
+                )
+                for name in names
+            ]
+            try:
+                yield
+            finally:
+                for keeper in keepers:
+                    keeper.cancel()
+    except* UnavailableError as group_error:
+        raise group_error.exceptions[0] from None
 
 
 def _command(settings: Settings, name: str, slots: str, drain_seconds: float) -> list[str]:
@@ -59,14 +68,24 @@ def _command(settings: Settings, name: str, slots: str, drain_seconds: float) ->
 async def _keep(name: str, command: list[str], settings: Settings) -> None:
     """Run a worker, and again when it dies, until cancelled."""
     log = settings.data_dir / "logs" / f"{name}.log"
-    while True:
+    loop = asyncio.get_running_loop()
+    early_deaths = 0
+    while early_deaths < _EARLY_DEATHS_MAX:
+        started = loop.time()
         process = await _start(command, log)
         try:
-            await process.wait()
+            code = await process.wait()
         except asyncio.CancelledError:
             await _stop(process)
             raise
+        by_itself = code > 0 and loop.time() - started < _EARLY_SECONDS
+        early_deaths = early_deaths + 1 if by_itself else 0
         await asyncio.sleep(_RESTART_SECONDS)
+    raise UnavailableError(
+        "worker_failed",
+        f"The {name} does not start: it ended by itself {early_deaths} times in a row.",
+        hint=f"Its log says why: {log}.",
+    )
 
 
 def _open_log(log: Path) -> BinaryIO:
