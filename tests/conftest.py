@@ -24,7 +24,7 @@ _TEMPLATE = "everfill_template"
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Endpoints]:
     """Real servers for the whole session (outside ones where the environment names them)."""
-    data_dir = Path(os.environ.get("EVERFILL_TEST_DATA_DIR") or tmp_path_factory.mktemp("stack"))
+    data_dir = Path(os.environ.get("TEST_STACK_DATA_DIR") or tmp_path_factory.mktemp("stack"))
     async with open_stack(Settings(data_dir=data_dir)) as endpoints:
         yield endpoints
 

@@ -53,7 +53,7 @@ class Fill:
         environment = {
             **os.environ,
             "PYTHONPATH": str(PLUGINS),
-            "EVERFILL_TEST_COUNT_FILE": str(self.counted),
+            "COUNTED_CALLS_FILE": str(self.counted),
             "EVERFILL_LIMITS__COLLECTION_CAP": str(CAP_CELLS),
             "EVERFILL_WORKER__LEASE_SECONDS": "3",
             "EVERFILL_JANITOR__TICK_SECONDS": "1",

@@ -154,7 +154,7 @@ class Engine:
 def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The file that the counting kinds write to, and those kinds installed."""
     path = tmp_path / "counted"
-    monkeypatch.setenv("EVERFILL_TEST_COUNT_FILE", str(path))
+    monkeypatch.setenv("COUNTED_CALLS_FILE", str(path))
     monkeypatch.syspath_prepend(str(PLUGINS))
     registry.get_kind.cache_clear()
     registry._third_party.cache_clear()

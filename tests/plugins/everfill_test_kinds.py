@@ -1,6 +1,6 @@
 """Kinds for tests, installed like anybody's: this folder on PYTHONPATH is an installed package.
 
-`test:count` appends every request to the file that EVERFILL_TEST_COUNT_FILE names, so that a test
+`test:count` appends every request to the file that COUNTED_CALLS_FILE names, so that a test
 can tell how often each cell was computed whatever was killed. `test:slow` waits. `test:flaky` fails in
 passing as often as its options say.
 """
@@ -104,7 +104,7 @@ class FlakyKind(_Kind):
 
 def _append(text: str) -> None:
     """One write, so that lines of several processes never mix."""
-    path = os.environ.get("EVERFILL_TEST_COUNT_FILE")
+    path = os.environ.get("COUNTED_CALLS_FILE")
     if path:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:

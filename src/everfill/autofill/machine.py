@@ -24,15 +24,18 @@ __all__ = [
     "Event",
     "Expire",
     "Finalize",
+    "GiveBack",
     "Lock",
     "Override",
     "Redefine",
     "Release",
+    "Reset",
     "Result",
     "RetryDue",
     "Signal",
     "State",
     "Token",
+    "Unlock",
     "step",
 ]
 
@@ -61,9 +64,17 @@ class Result(StrEnum):
     """What a worker brings home."""
 
     ANSWER = "answer"
+    """A value, *not found*, or the word that what the cell holds still is the answer."""
     TRANSIENT = "transient"
     PERMANENT = "permanent"
     WAITING = "waiting"
+    """An input is not there; nothing was called."""
+    PINNED = "pinned"
+    """A person's value or a lock stands over it; nothing was called."""
+
+
+UNPAID: Final = frozenset({Result.WAITING, Result.PINNED})
+"""Nothing was computed, so a round that ends so does not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,17 +92,19 @@ class Cell:
 
     Attributes:
         state: Where it is.
+        settled_as: What it settled as last: what it says again should its wish be taken back.
         place: Number of its present place in the queue; grows with every place it gets.
         signal: Signals since it last settled.
         rounds: Times it was computed again in this burst because it was signalled meanwhile.
         tries: Transient failures in a row, lost workers among them.
         definition: The column's present definition version.
-        outdated: Whether its value is known not to be the newest.
+        outdated: Whether the answer it holds is known not to be the newest.
         overridden: Whether a person's value stands over it.
         locked: Whether it refuses any recompute.
     """
 
     state: State = State.IDLE
+    settled_as: State = State.IDLE
     place: int = 0
     signal: int = 0
     rounds: int = 0
@@ -152,14 +165,31 @@ class RetryDue:
     ready: bool = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveBack:
+    """A worker that stops returns it as if it had never claimed it."""
+
+    ready: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Override:
     """A person typed a value over it."""
 
 
 @dataclass(frozen=True, slots=True)
+class Reset:
+    """The typed value is dropped; a signal follows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lock:
     """It shall not be recomputed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unlock:
+    """It may be recomputed again; a signal follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +203,8 @@ class Delete:
 
 
 Event: TypeAlias = (
-    "Signal | Release | Claim | Finalize | Expire | RetryDue | Override | Lock | Redefine | Delete"
+    "Signal | Release | Claim | Finalize | Expire | GiveBack | RetryDue | Override | Reset"
+    " | Lock | Unlock | Redefine | Delete"
 )
 Transition: TypeAlias = "Callable[[Cell, Event], Cell]"
 
@@ -192,13 +223,20 @@ def _place(cell: Cell, *, ready: bool) -> Cell:
 
 
 def _settle(cell: Cell, state: State, *, outdated: bool) -> Cell:
-    return replace(cell, state=state, outdated=outdated, signal=0, rounds=0, tries=0)
+    return replace(
+        cell, state=state, settled_as=state, outdated=outdated, signal=0, rounds=0, tries=0
+    )
+
+
+def _withdraw(cell: Cell) -> Cell:
+    """Its wish to be computed goes: an answer it holds is not the newest."""
+    return _settle(cell, cell.settled_as, outdated=cell.settled_as is State.DONE)
 
 
 def _signal_settled(cell: Cell, event: Event) -> Cell:
     assert isinstance(event, Signal)
     if cell.overridden or cell.locked:
-        return replace(cell, outdated=cell.state is State.DONE or cell.outdated)
+        return replace(cell, outdated=cell.state is State.DONE)
     return _place(replace(cell, signal=1, rounds=0, tries=0), ready=event.ready)
 
 
@@ -236,8 +274,10 @@ def _finalize(cell: Cell, event: Event) -> Cell:
     if event.token.definition != cell.definition:
         return _place(replace(cell, tries=0), ready=event.ready)
     dirty = event.token.signal != cell.signal
-    if dirty and cell.rounds + 1 < limits.DIRTY_ROUNDS_MAX:
-        return _place(replace(cell, rounds=cell.rounds + 1, tries=0), ready=event.ready)
+    free = event.result in UNPAID
+    if dirty and (free or cell.rounds + 1 < limits.DIRTY_ROUNDS_MAX):
+        rounds = cell.rounds + (not free)
+        return _place(replace(cell, rounds=rounds, tries=0), ready=event.ready)
     return _land(cell, event.result, dirty=dirty)
 
 
@@ -245,17 +285,25 @@ def _land(cell: Cell, result: Result, *, dirty: bool) -> Cell:
     if result is Result.ANSWER:
         return _settle(cell, State.DONE, outdated=dirty)
     if result is Result.WAITING:
-        return _settle(cell, State.IDLE, outdated=cell.outdated)
+        return _settle(cell, State.IDLE, outdated=False)
+    if result is Result.PINNED:
+        return _withdraw(cell)
     if result is Result.TRANSIENT and not dirty and cell.tries + 1 < limits.TRIES_MAX:
-        return replace(cell, state=State.RETRYING, tries=cell.tries + 1)
-    return _settle(cell, State.ERROR, outdated=cell.outdated)
+        failed = replace(cell, settled_as=State.ERROR, outdated=False)
+        return replace(failed, state=State.RETRYING, tries=cell.tries + 1)
+    return _settle(cell, State.ERROR, outdated=False)
 
 
 def _expire(cell: Cell, event: Event) -> Cell:
     assert isinstance(event, Expire)
     if cell.tries + 1 >= limits.LOST_TRIES_MAX:
-        return _settle(cell, State.ERROR, outdated=cell.outdated)
+        return _settle(cell, State.ERROR, outdated=False)
     return _place(replace(cell, tries=cell.tries + 1), ready=event.ready)
+
+
+def _give_back(cell: Cell, event: Event) -> Cell:
+    assert isinstance(event, GiveBack)
+    return _place(cell, ready=event.ready)
 
 
 def _retry(cell: Cell, event: Event) -> Cell:
@@ -266,9 +314,7 @@ def _retry(cell: Cell, event: Event) -> Cell:
 def _override_idle(cell: Cell, event: Event) -> Cell:
     """Nobody computes it: its wish to be computed goes."""
     assert isinstance(event, Override)
-    outdated = cell.outdated or not cell.settled
-    settled = cell if cell.settled else _settle(cell, State.IDLE, outdated=outdated)
-    return replace(settled, overridden=True, outdated=outdated)
+    return replace(cell if cell.settled else _withdraw(cell), overridden=True)
 
 
 def _override_computing(cell: Cell, event: Event) -> Cell:
@@ -276,15 +322,24 @@ def _override_computing(cell: Cell, event: Event) -> Cell:
     return replace(cell, overridden=True)
 
 
+def _reset(cell: Cell, event: Event) -> Cell:
+    assert isinstance(event, Reset)
+    return replace(cell, overridden=False)
+
+
 def _lock(cell: Cell, event: Event) -> Cell:
     assert isinstance(event, Lock)
-    settled = cell if cell.settled else _settle(cell, State.IDLE, outdated=True)
-    return replace(settled, locked=True)
+    return replace(cell if cell.settled else _withdraw(cell), locked=True)
+
+
+def _unlock(cell: Cell, event: Event) -> Cell:
+    assert isinstance(event, Unlock)
+    return replace(cell, locked=False)
 
 
 def _redefine(cell: Cell, event: Event) -> Cell:
     assert isinstance(event, Redefine)
-    outdated = cell.outdated or cell.state is State.DONE
+    outdated = cell.outdated or cell.settled_as is State.DONE
     return replace(cell, definition=cell.definition + 1, outdated=outdated)
 
 
@@ -296,7 +351,9 @@ def _delete(cell: Cell, event: Event) -> Cell:
 def _table() -> dict[tuple[State, type[Event]], Transition]:
     table: dict[tuple[State, type[Event]], Transition] = {}
     for state in State:
+        table[state, Reset] = _reset
         table[state, Lock] = _lock
+        table[state, Unlock] = _unlock
         table[state, Redefine] = _redefine
         table[state, Delete] = _delete
         table[state, Signal] = _signal_settled if state in SETTLED else _signal_unsettled
@@ -307,6 +364,7 @@ def _table() -> dict[tuple[State, type[Event]], Transition]:
     table[State.QUEUED, Claim] = _claim
     table[State.COMPUTING, Finalize] = _finalize
     table[State.COMPUTING, Expire] = _expire
+    table[State.COMPUTING, GiveBack] = _give_back
     table[State.RETRYING, RetryDue] = _retry
     return table
 

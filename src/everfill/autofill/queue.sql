@@ -54,7 +54,6 @@ with chosen as materialized (
     select r.row_id, c.column_id, c.upstreams, c.explicit, c.place,
         c.forced or coalesce(q.forced, false) as forced,
         k.user_value is not null or coalesce(k.locked, false) as pinned,
-        k.computed_value is not null as computed,
         q.column_id is not null as unsettled,
         q.seq, q.signal, q.rounds, q.tries,
         q.seq is not null and q.seq <= l.cursor_seq as computing,
@@ -91,8 +90,9 @@ with chosen as materialized (
 ), hidden as (
     update cells k set status = 'outdated', reason = '{"code": "input_changed"}'
     from hit h
-    where h.pinned and h.computed and k.collection_id = %(collection_id)s
+    where h.pinned and k.collection_id = %(collection_id)s
         and k.row_id = h.row_id and k.column_id = h.column_id
+        and k.status in ('ready', 'not_found')
 ), moved as materialized (
     select t.*, case
             when computing then 'keep'
@@ -240,7 +240,7 @@ order by m.claim_id, p.seq;
 -- name: finalize
 -- Bring the results of claimed cells home. A result lands where its lane and number still stand
 -- (compare-and-swap) and its definition is the present one. Signalled meanwhile: computed again, at
--- most rounds_max times, then it lands as outdated. Failed in passing: retried later, at most
+-- most rounds_max times (a round that called nothing is free), then it lands as outdated. Failed in passing: retried later, at most
 -- tries_max times. What lands leaves the queue; what is computed again is left blocked, and
 -- `release` gives it its place. Ended claims go; of the others n counts down, never to nothing, so
 -- that a finalize repeated after a lost connection cannot end a claim that is still held.
@@ -256,7 +256,8 @@ with result as materialized (
 ), judged as materialized (
     select r.*, q.ctid as entry, q.signal <> r.signal as dirty, case
             when r.version >= 0 and c.definition_version <> r.version then 'stale'
-            when q.signal <> r.signal and q.rounds + 1 < %(rounds_max)s then 'again'
+            when q.signal <> r.signal and (r.outcome in ('waiting', 'outdated')
+                or q.rounds + 1 < %(rounds_max)s) then 'again'
             when r.outcome = 'retry' and q.signal = r.signal and q.tries + 1 < %(tries_max)s
                 then 'retry'
             else 'settle'
@@ -269,7 +270,8 @@ with result as materialized (
     delete from queue q using judged j where q.ctid = j.entry and j.verdict = 'settle'
 ), kept as (
     update queue q set seq = null,
-        rounds = q.rounds + (j.verdict = 'again')::int::smallint,
+        rounds = q.rounds + (j.verdict = 'again'
+            and j.outcome not in ('waiting', 'outdated'))::int::smallint,
         tries = case j.verdict when 'retry' then q.tries + 1 else 0 end,
         retry_at = case j.verdict when 'retry'
             then coalesce(%(now)s, now()) + j.delay_seconds * interval '1 second' end
@@ -298,18 +300,23 @@ with result as materialized (
             when outcome = 'unchanged' then 'ready'
             else outcome
         end::cell_status,
-        nullif(version, -1), reason::jsonb
+        nullif(version, -1),
+        case when outcome = 'unchanged' and dirty then '{"code": "rounds_exhausted"}'::jsonb
+            else reason::jsonb end
     from judged
     where verdict = 'retry' or (verdict = 'settle' and outcome not in ('ready', 'not_found'))
     on conflict (collection_id, row_id, column_id) do update
     set status = case
             when excluded.status = 'ready' and k.computed_value is null then 'not_found'
-            when excluded.status = 'outdated' and k.computed_value is null then 'empty'
+            when excluded.status = 'outdated' and excluded.reason ->> 'code' = 'input_changed'
+                and k.status not in ('ready', 'not_found') then k.status
             else excluded.status
         end,
         definition_version = coalesce(excluded.definition_version, k.definition_version),
         reason = case
             when excluded.status = 'ready' and k.computed_value is null then k.reason
+            when excluded.status = 'outdated' and excluded.reason ->> 'code' = 'input_changed'
+                and k.status not in ('ready', 'not_found') then k.reason
             else excluded.reason
         end
 ), used as (

@@ -21,6 +21,8 @@ from everfill.cli import (
     status,
     up,
 )
+from everfill.cli.console import fail
+from everfill.kernel.errors import EverfillError
 
 __all__ = ["app", "main"]
 
@@ -67,4 +69,7 @@ app.add_typer(settings.config, name="config")
 
 def main() -> None:
     """The entry point."""
-    app()
+    try:
+        app()
+    except EverfillError as error:  # before a command's own work began: its settings, say
+        fail(error)

@@ -37,7 +37,7 @@ __all__ = [
 
 ENV_PREFIX: Final = "EVERFILL_"
 CONFIG_FILE_NAME: Final = "everfill.toml"
-_ENV_RESERVED: Final = frozenset({"EVERFILL_CONFIG"})
+_ENV_RESERVED: Final = frozenset({"EVERFILL_CONFIG", "EVERFILL_DEBUG"})
 
 
 class _Section(BaseModel):

@@ -78,11 +78,12 @@ from unnest(%(rows)b::bigint[], %(columns)b::int[]) as g (row_id, column_id)
 on conflict (collection_id, row_id, column_id) do update set locked = excluded.locked;
 
 -- name: mark_outdated
--- What was about to be recomputed and now will not be.
+-- What was about to be recomputed and now will not be: an answer is no longer the newest; what never
+-- got one keeps saying why.
 update cells k set status = 'outdated', reason = '{"code": "input_changed"}'
 from unnest(%(rows)b::bigint[], %(columns)b::int[]) as g (row_id, column_id)
 where k.collection_id = %(collection_id)s and k.row_id = g.row_id and k.column_id = g.column_id
-    and k.computed_value is not null;
+    and k.status in ('ready', 'not_found');
 
 -- name: delete_rows
 -- Rows with their cells and queue entries. Locks: lock_collection.

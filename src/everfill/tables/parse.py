@@ -19,7 +19,7 @@ from everfill.tables.numbers import DecimalMark, NumberText, read_number, same_c
 from everfill.tables.types import FILE_TYPES, ColumnType, TypeName
 from everfill.tables.values import JsonValue
 
-__all__ = ["DecimalMark", "parse_value"]
+__all__ = ["DecimalMark", "parse_json", "parse_value"]
 
 _BOOLEANS: Final[Mapping[str, bool]] = {
     **dict.fromkeys(("true", "yes", "y", "1", "on"), True),
@@ -193,8 +193,12 @@ def _json(raw: JsonValue, _: ColumnType) -> JsonValue:
     return _parsed(raw) if isinstance(raw, str) else raw
 
 
-def _parsed(text: str) -> JsonValue:
-    """The JSON that a text is; NaN and the infinities are none."""
+def parse_json(text: str) -> JsonValue:
+    """The value of a JSON text, strictly: NaN and numbers beyond a double are none.
+
+    Raises:
+        ValueError: With what is wrong.
+    """
 
     def refuse(word: str) -> NoReturn:
         message = f"{word} is not JSON"
@@ -202,16 +206,22 @@ def _parsed(text: str) -> JsonValue:
 
     try:
         return cast("JsonValue", json.loads(text, parse_constant=refuse, parse_float=_finite))
+    except RecursionError:
+        message = "nested too deep"
+        raise ValueError(message) from None
+
+
+def _parsed(text: str) -> JsonValue:
+    try:
+        return parse_json(text)
     except ValueError as error:
         raise _invalid(text, f"is no JSON ({error})") from None
-    except RecursionError:
-        raise _invalid(text, "is nested too deep") from None
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        message = "a number is too large"
+        message = f"{text[:20]} is too large"
         raise ValueError(message)
     return number
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn, cast
 
 import msgspec
 
@@ -24,6 +21,7 @@ from everfill.tables.imports.source import (
 )
 from everfill.tables.imports.splitter import BAD_BYTE, physical_lines
 from everfill.tables.infer_values import ValueProfile, fit_value
+from everfill.tables.parse import parse_json
 from everfill.tables.types import TypeName
 from everfill.tables.values import MISSING, JsonValue
 
@@ -118,8 +116,6 @@ def _object(content: str, line: int) -> dict[str, JsonValue] | BadRow:
         value = _decoded(content)
     except ValueError as error:
         return BadRow(line=line, reason=f"no JSON ({error})")
-    except RecursionError:
-        return BadRow(line=line, reason="JSON that is nested too deep")
     if not isinstance(value, dict):
         return BadRow(line=line, reason="JSON, but no object")
     if any(_too_large(cell) for cell in value.values()):
@@ -138,22 +134,5 @@ def _decoded(content: str) -> JsonValue:
     """The value of a line: fast, or by the slower decoder that knows halves of surrogate pairs."""
     try:
         return msgspec.json.decode(content)
-    except msgspec.MsgspecError:
-        pass  # the other one decides, and says where the fault is
-    except UnicodeEncodeError:
-        pass  # a lone surrogate, written raw
-
-    return cast("JsonValue", json.loads(content, parse_constant=_no_constant, parse_float=_finite))
-
-
-def _no_constant(word: str) -> NoReturn:
-    message = f"{word} is not JSON"
-    raise ValueError(message)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        message = f"{text[:20]} is too large"
-        raise ValueError(message)
-    return number
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return parse_json(content)  # decides, and says where the fault is
