@@ -2,8 +2,8 @@
 
     python benchmarks/bench_edit_latency.py --cells 1000000 --edits 200
 
-Two cell workers of 20 slots compute a bulk run of calls that take 50 ms each. Every half second or so
-one cell of another collection is edited, and one of the same collection. The latency is from the
+Two cell workers of 20 slots compute a bulk run of calls that take 50 ms each. Every now and
+then one cell of another collection is edited, and one of the same collection. The latency is from the
 edit's commit to the claim of the cell that depends on it, by the database's clock.
 """
 
@@ -24,18 +24,21 @@ from pathlib import Path
 PLUGINS = Path(__file__).parent.parent / "tests" / "plugins"
 sys.path.insert(0, str(PLUGINS))
 
-from everfill.app import open_app  # noqa: E402 - the plug-ins must be on the path first
+from everfill.app import App, open_app  # noqa: E402 - the plug-ins must be on the path first
 from everfill.autofill.columns import ColumnDraft  # noqa: E402
 from everfill.autofill.dispatch import Request  # noqa: E402
 from everfill.autofill.edits import SourceValues  # noqa: E402
 from everfill.kernel.config import Settings  # noqa: E402
-from everfill.kernel.ids import CellKey, RowId  # noqa: E402
+from everfill.kernel.ids import CellKey, CollectionId, ColumnId, RowId  # noqa: E402
 from everfill.tables.definitions import Definitions  # noqa: E402
 
 CAP = 60
 
 
-async def make_table(app, name: str, rows: int, seconds: float):
+async def make_table(
+    app: App, name: str, rows: int, seconds: float
+) -> tuple[CollectionId, ColumnId, ColumnId]:
+    """A collection of `word` and `slow`, which takes `seconds` a cell."""
     async with app.pool.connection() as connection:
         made = await Definitions(connection).create_collection("default", name, cap_cells=CAP)
     word = await app.columns.add(made.collection_id, ColumnDraft(name="word"), author="bench")
@@ -54,7 +57,9 @@ async def make_table(app, name: str, rows: int, seconds: float):
     return made.collection_id, word, slow
 
 
-async def edit_once(app, collection_id, word, slow, row: int, text: str) -> float:
+async def edit_once(
+    app: App, collection_id: CollectionId, word: ColumnId, slow: ColumnId, row: int, text: str
+) -> float:
     """Seconds from the edit's commit to the claim of its dependent (seen by polling claims)."""
     key = CellKey(RowId(row), word)
     await app.edits.set_cells(collection_id, {key: text}, author="bench")
@@ -73,7 +78,8 @@ async def edit_once(app, collection_id, word, slow, row: int, text: str) -> floa
             await asyncio.sleep(0.001)
 
 
-async def watch_caps(app, worst: dict[str, int]) -> None:
+async def watch_caps(app: App, worst: dict[str, int]) -> None:
+    """Note the most cells that each collection ever had in flight."""
     async with app.pool.connection() as connection:
         while True:
             cursor = await connection.execute(
@@ -86,10 +92,12 @@ async def watch_caps(app, worst: dict[str, int]) -> None:
 
 
 def percentile(values: list[float], share: float) -> float:
+    """In milliseconds."""
     return sorted(values)[min(len(values) - 1, int(len(values) * share))] * 1_000
 
 
 async def measure(cells: int, edits: int) -> dict[str, object]:
+    """Everything the benchmark prints."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=Path(folder))
         async with open_app(settings) as app:
@@ -101,7 +109,9 @@ async def measure(cells: int, edits: int) -> dict[str, object]:
             environment = {**os.environ, "PYTHONPATH": str(PLUGINS)}
             command = [sys.executable, "-m", "everfill", "cell-worker", "--data-dir", folder]
             workers = [
-                subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+                subprocess.Popen(  # noqa: ASYNC220 - once, before anything is measured
+                    command, env=environment, stderr=subprocess.DEVNULL
+                )
                 for _ in range(2)
             ]
             worst: dict[str, int] = {}
@@ -124,7 +134,8 @@ async def measure(cells: int, edits: int) -> dict[str, object]:
                 for worker in workers:
                     worker.wait()
     return {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
         "cells": cells,
         "edits": edits,
         "dispatch_cells_per_second": round(cells / dispatch_seconds),
@@ -138,6 +149,7 @@ async def measure(cells: int, edits: int) -> dict[str, object]:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cells", type=int, default=1_000_000)
     parser.add_argument("--edits", type=int, default=200)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import csv
 import os
 import random
@@ -84,10 +85,8 @@ class Fill:
 
 def kill(pid: int | None) -> None:
     if pid:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def kill_command(fill: Fill) -> None:
@@ -186,14 +185,16 @@ def check(fill: Fill, faults: int) -> None:
 
 
 async def in_database(fill: Fill) -> list[tuple[int, ...]]:
-    async with open_stack(Settings(data_dir=fill.data_dir)) as endpoints:
-        async with await psycopg.AsyncConnection.connect(endpoints.postgres_url) as connection:
-            await connection.execute("set search_path = everfill")
-            cursor = await connection.execute(
-                "select (select count(*) from queue), (select count(*) from cells"
-                " where computed_value is not null)"
-            )
-            return await cursor.fetchall()
+    async with (
+        open_stack(Settings(data_dir=fill.data_dir)) as endpoints,
+        await psycopg.AsyncConnection.connect(endpoints.postgres_url) as connection,
+    ):
+        await connection.execute("set search_path = everfill")
+        cursor = await connection.execute(
+            "select (select count(*) from queue), (select count(*) from cells"
+            " where computed_value is not null)"
+        )
+        return await cursor.fetchall()
 
 
 @pytest.mark.chaos

@@ -137,7 +137,7 @@ class Engine:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 for collection_id in collections:
-                    while not await self.queue.is_idle(collection_id):  # noqa: ASYNC110
+                    while not await self.queue.is_idle(collection_id):
                         await asyncio.sleep(0.01)
         finally:
             worker.stop()

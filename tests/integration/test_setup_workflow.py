@@ -52,17 +52,19 @@ async def served(engine: Engine, stack: Endpoints) -> AsyncIterator[Served]:
     flusher = aioredis.Redis.from_url(stack.redis_url)
     await flusher.flushall()
     await flusher.aclose()
-    async with Bus.open(stack.redis_url) as bus:
-        async with TemporalAnnouncer.open(temporal, stack.temporal_address, bus) as announcer:
-            dispatcher = Dispatcher(engine.pool, engine.queue, engine.blobs, announcer)
-            janitor = Janitor(engine.pool, engine.queue, dispatcher)
-            activities = Activities(engine.pool, engine.queue, bus, janitor, announcer)
-            stop = asyncio.Event()
-            worker = SetupWorker(settings, stack.temporal_address, activities)
-            running = asyncio.create_task(worker.run(stop))
-            yield Served(engine, client, bus, announcer, dispatcher, stack.redis_url)
-            stop.set()
-            await running
+    async with (
+        Bus.open(stack.redis_url) as bus,
+        TemporalAnnouncer.open(temporal, stack.temporal_address, bus) as announcer,
+    ):
+        dispatcher = Dispatcher(engine.pool, engine.queue, engine.blobs, announcer)
+        janitor = Janitor(engine.pool, engine.queue, dispatcher)
+        activities = Activities(engine.pool, engine.queue, bus, janitor, announcer)
+        stop = asyncio.Event()
+        worker = SetupWorker(settings, stack.temporal_address, activities)
+        running = asyncio.create_task(worker.run(stop))
+        yield Served(engine, client, bus, announcer, dispatcher, stack.redis_url)
+        stop.set()
+        await running
     for workflow_id in (JANITOR_ID, *(setup_id(CollectionId(n)) for n in range(1, 5))):
         with contextlib.suppress(Exception):
             await client.get_workflow_handle(workflow_id).terminate()
@@ -87,7 +89,7 @@ async def status(served: Served, table: CollectionId) -> WorkflowExecutionStatus
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await condition():  # noqa: ASYNC110
+        while not await condition():
             await asyncio.sleep(0.05)
 
 

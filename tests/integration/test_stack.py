@@ -423,7 +423,7 @@ def is_running(process: psutil.Process) -> bool:
 async def eventually(condition: Callable[[], bool]) -> None:
     """Wait for a condition; the bound only ends a test that has failed."""
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110  other processes set no event of ours
+        while not condition():
             await asyncio.sleep(0.02)
 
 

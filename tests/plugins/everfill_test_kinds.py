@@ -1,8 +1,8 @@
 """Kinds for tests, installed like anybody's: this folder on PYTHONPATH is an installed package.
 
 `test:count` appends every request to the file that COUNTED_CALLS_FILE names, so that a test
-can tell how often each cell was computed whatever was killed. `test:slow` waits. `test:flaky` fails in
-passing as often as its options say.
+can tell how often each cell was computed whatever was killed. `test:slow` waits. `test:flaky` fails
+in passing as often as its options say.
 """
 
 from __future__ import annotations

@@ -203,8 +203,19 @@ class Delete:
 
 
 Event: TypeAlias = (
-    "Signal | Release | Claim | Finalize | Expire | GiveBack | RetryDue | Override | Reset"
-    " | Lock | Unlock | Redefine | Delete"
+    Signal
+    | Release
+    | Claim
+    | Finalize
+    | Expire
+    | GiveBack
+    | RetryDue
+    | Override
+    | Reset
+    | Lock
+    | Unlock
+    | Redefine
+    | Delete
 )
 Transition: TypeAlias = "Callable[[Cell, Event], Cell]"
 

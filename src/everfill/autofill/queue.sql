@@ -88,7 +88,8 @@ with chosen as materialized (
     select h.*, array_agg(column_id) over (partition by row_id) as row_columns
     from hit h where not pinned
 ), hidden as (
-    update cells k set status = 'outdated', reason = '{"code": "input_changed"}'
+    update cells k set status = 'outdated', reason = jsonb_strip_nulls(
+        jsonb_build_object('code', 'input_changed', 'not_found', k.reason))
     from hit h
     where h.pinned and k.collection_id = %(collection_id)s
         and k.row_id = h.row_id and k.column_id = h.column_id
@@ -283,7 +284,9 @@ with result as materialized (
         case when dirty then 'outdated' when outcome = 'ready' then 'ready' else 'not_found'
             end::cell_status,
         version, coalesce(%(now)s, now()), input_hash,
-        case when dirty then '{"code": "rounds_exhausted"}'::jsonb else reason::jsonb end,
+        case when dirty then jsonb_strip_nulls(
+            jsonb_build_object('code', 'rounds_exhausted', 'not_found', reason::jsonb))
+            else reason::jsonb end,
         provenance::jsonb
     from judged where verdict = 'settle' and outcome in ('ready', 'not_found')
     on conflict (collection_id, row_id, column_id) do update
@@ -314,7 +317,10 @@ with result as materialized (
         end,
         definition_version = coalesce(excluded.definition_version, k.definition_version),
         reason = case
-            when excluded.status = 'ready' and k.computed_value is null then k.reason
+            when excluded.status = 'ready' and k.computed_value is null
+                then coalesce(k.reason -> 'not_found', k.reason)
+            when excluded.status = 'outdated' and k.status = 'not_found'
+                then excluded.reason || jsonb_build_object('not_found', k.reason)
             when excluded.status = 'outdated' and excluded.reason ->> 'code' = 'input_changed'
                 and k.status not in ('ready', 'not_found') then k.reason
             else excluded.reason

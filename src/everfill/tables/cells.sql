@@ -78,9 +78,10 @@ from unnest(%(rows)b::bigint[], %(columns)b::int[]) as g (row_id, column_id)
 on conflict (collection_id, row_id, column_id) do update set locked = excluded.locked;
 
 -- name: mark_outdated
--- What was about to be recomputed and now will not be: an answer is no longer the newest; what never
--- got one keeps saying why.
-update cells k set status = 'outdated', reason = '{"code": "input_changed"}'
+-- What was about to be recomputed and now will not be: an answer is no longer the newest (the reason
+-- of a *not found* is kept inside, should it prove to be); what never got one keeps saying why.
+update cells k set status = 'outdated', reason = jsonb_strip_nulls(
+    jsonb_build_object('code', 'input_changed', 'not_found', k.reason))
 from unnest(%(rows)b::bigint[], %(columns)b::int[]) as g (row_id, column_id)
 where k.collection_id = %(collection_id)s and k.row_id = g.row_id and k.column_id = g.column_id
     and k.status in ('ready', 'not_found');
