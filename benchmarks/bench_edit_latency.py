@@ -3,7 +3,7 @@
     python benchmarks/bench_edit_latency.py --cells 1000000 --edits 200
 
 Two cell workers of 20 slots compute a bulk run of calls that take 50 ms each. Every now and
-then one cell of another collection is edited, and one of the same collection. The latency is from the
+then one cell of another collection is edited, and one of the same. The latency is from the
 edit's commit to the claim of the cell that depends on it, by the database's clock.
 """
 

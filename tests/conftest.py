@@ -10,12 +10,13 @@ from pathlib import Path
 import psycopg
 import pytest
 import pytest_asyncio
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
 from everfill.autofill.queue import Queue
 from everfill.infra.postgres import Pool, migrate, open_pool
 from everfill.infra.stack import Endpoints, open_stack
 from everfill.kernel.config import Settings
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 _numbers = itertools.count(1)
 _TEMPLATE = "everfill_template"

@@ -15,6 +15,7 @@ from everfill.compute.registry import get_kind
 from everfill.infra.postgres import Pool
 from everfill.kernel.errors import InvalidError
 from everfill.kernel.ids import CollectionId, ColumnId
+from everfill.tables import templates
 from everfill.tables.definitions import Definitions
 from everfill.tables.schema import Column, Computation, Schedule, Schema
 from everfill.tables.types import TEXT, ColumnType
@@ -85,6 +86,7 @@ class ColumnKeeper:
             column = schema.get(name)
             _check_nature(column, computation)
             raised = await definitions.redefine_column(schema, column, type_, computation)
+            await self._queue.rearrange(definitions.connection, collection_id, column.column_id)
             await definitions.record_change(collection_id, author, "redefine_column", name)
         return raised
 
@@ -123,7 +125,7 @@ class ColumnKeeper:
         Drafts may refer to each other in any order that has no circle.
         """
         ids: list[ColumnId] = []
-        for draft in drafts:
+        for draft in _in_order(drafts):
             async with self._pool.connection() as connection:
                 schema = await Definitions(connection).load_schema(collection_id)
             if draft.name not in schema.ids:
@@ -170,6 +172,21 @@ def resolve(draft: ColumnDraft) -> tuple[ColumnType, Computation | None]:
         accepts_missing=draft.accepts_missing,
         schedule=draft.schedule,
     )
+
+
+def _in_order(drafts: Sequence[ColumnDraft]) -> list[ColumnDraft]:
+    """Drafts after those they refer to, otherwise as given; circles are left to be refused."""
+    left, placed = list(drafts), list[ColumnDraft]()
+    while left:
+        names = {draft.name for draft in left}
+        free = [
+            draft
+            for draft in left
+            if not names & templates.mentions(draft.template or "") - {draft.name}
+        ]
+        placed += free or left
+        left = [draft for draft in left if free and draft not in free]
+    return placed
 
 
 def _check_nature(column: Column, computation: Computation | None) -> None:

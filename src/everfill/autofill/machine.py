@@ -18,6 +18,7 @@ from everfill.kernel import limits
 
 __all__ = [
     "TRANSITIONS",
+    "Block",
     "Cell",
     "Claim",
     "Delete",
@@ -130,6 +131,11 @@ class Signal:
     """Its inputs changed, or somebody wants it anew. `ready`: every upstream is settled."""
 
     ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Its column reads other columns now, and one of them is unsettled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +274,11 @@ def _signal_computing(cell: Cell, event: Event) -> Cell:
     return replace(cell, signal=cell.signal + 1)
 
 
+def _block(cell: Cell, event: Event) -> Cell:
+    assert isinstance(event, Block)
+    return replace(cell, state=State.BLOCKED)
+
+
 def _release(cell: Cell, event: Event) -> Cell:
     assert isinstance(event, Release)
     return _place(cell, ready=True)
@@ -372,6 +383,7 @@ def _table() -> dict[tuple[State, type[Event]], Transition]:
     table[State.COMPUTING, Signal] = _signal_computing
     table[State.COMPUTING, Override] = _override_computing
     table[State.BLOCKED, Release] = _release
+    table[State.QUEUED, Block] = _block
     table[State.QUEUED, Claim] = _claim
     table[State.COMPUTING, Finalize] = _finalize
     table[State.COMPUTING, Expire] = _expire

@@ -391,6 +391,24 @@ class Queue:
         cursor = await connection.execute(QUERIES[name], _keys(collection_id, cells))
         return [CellKey(*row) for row in await cursor.fetchall()]
 
+    async def rearrange(
+        self, connection: Connection, collection_id: CollectionId, column_id: ColumnId
+    ) -> None:
+        """Let the entries of a column wait for what it reads now, and no longer for what it read.
+
+        Inside the transaction that changed its references, under the collection's lock.
+        """
+        params = {"collection_id": collection_id, "column_id": column_id}
+        await connection.execute(QUERIES["block_column"], params)
+        chunk = {**params, "after": 0, "entries_max": _STRAY_ENTRIES_MAX}
+        while True:
+            cursor = await connection.execute(QUERIES["blocked_entries"], chunk)
+            cells = [CellKey(*row) for row in await cursor.fetchall()]
+            if not cells:
+                return
+            await self._release(connection, collection_id, cells)
+            chunk["after"] = cells[-1].row_id
+
     async def drop_columns(
         self, connection: Connection, collection_id: CollectionId, columns: Sequence[ColumnId]
     ) -> None:

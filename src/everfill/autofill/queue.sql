@@ -35,13 +35,22 @@ from lanes l join wanted w using (cost_class)
 where l.collection_id = %(collection_id)s and l.run_id is not distinct from %(run_id)s::int;
 
 -- name: signal
--- Signal the given columns of the given rows, explicit ones and what depends on them.
+-- Signal the given columns of the given rows: explicit ones (where they have the status asked for),
+-- and in the same row whatever depends on one of those.
 -- A settled cell enters the queue (blocked while an upstream is unsettled); a queued one stays, or
 -- moves to the interactive lane, or becomes blocked; a computing one only counts the signal. A cell
 -- that a person typed over or locked is not computed: what it hides is marked outdated.
 -- Locks: lock_collection. Index: the keys of cells and queue.
-with chosen as materialized (
+with recursive ancestry (column_id, upstream_id) as (
+    select e.column_id, e.upstream_id from column_references e
+    where e.column_id = any (%(columns)b::int[])
+    union
+    select a.column_id, e.upstream_id
+    from ancestry a join column_references e on e.column_id = a.upstream_id
+), chosen as materialized (
     select c.*, coalesce((
+        select array_agg(a.upstream_id) from ancestry a where a.column_id = c.column_id
+    ), '{}') as ancestors, coalesce((
         select array_agg(e.upstream_id)
         from column_references e join columns u on u.column_id = e.upstream_id
         where e.column_id = c.column_id and u.kind is not null
@@ -51,8 +60,8 @@ with chosen as materialized (
     ) with ordinality as c (column_id, lane_id, forced, explicit, place)
     join columns d using (column_id)
 ), product as materialized (
-    select r.row_id, c.column_id, c.upstreams, c.explicit, c.place,
-        c.forced or coalesce(q.forced, false) as forced,
+    select r.row_id, c.column_id, c.upstreams, c.ancestors, c.explicit, c.place,
+        c.forced, coalesce(q.forced, false) as was_forced,
         k.user_value is not null or coalesce(k.locked, false) as pinned,
         q.column_id is not null as unsettled,
         q.seq, q.signal, q.rounds, q.tries,
@@ -62,7 +71,8 @@ with chosen as materialized (
         case when q.interactive then q.lane_id else c.lane_id end as lane_id,
         q.lane_id as old_lane_id,
         case
-            when not c.explicit or %(only)s::text is null then true
+            when not c.explicit then false
+            when %(only)s::text is null then true
             when q.column_id is not null then false
             when %(only)s = 'empty' then k.status is null or k.status = 'empty'
             when %(only)s = 'outdated' then k.status = 'outdated'
@@ -71,7 +81,7 @@ with chosen as materialized (
                 or k.status in ('empty', 'waiting', 'outdated', 'failed')
                 or k.definition_version <> c.definition_version
             else k.status::text = %(only)s
-        end as passes
+        end as asked
     from unnest(%(rows)b::bigint[]) as r (row_id)
     cross join chosen c
     left join cells k on k.collection_id = %(collection_id)s
@@ -81,11 +91,12 @@ with chosen as materialized (
     left join lanes l on l.lane_id = q.lane_id
 ), hit as materialized (
     select * from (
-        select p.*, bool_or(explicit and passes) over (partition by row_id) as row_hit from product p
+        select p.*, array_agg(column_id) filter (where asked) over (partition by row_id) as asked_for
+        from product p
     ) p
-    where row_hit and passes
+    where asked or ancestors && asked_for
 ), target as materialized (
-    select h.*, array_agg(column_id) over (partition by row_id) as row_columns
+    select h.*, asked and forced or was_forced as force, array_agg(column_id) over (partition by row_id) as row_columns
     from hit h where not pinned
 ), hidden as (
     update cells k set status = 'outdated', reason = jsonb_strip_nulls(
@@ -118,7 +129,7 @@ with chosen as materialized (
         case n.move when 'keep' then n.old_lane_id else n.lane_id end,
         coalesce(n.signal, 0) + 1, coalesce(n.rounds, 0),
         case when n.computing then n.tries else 0 end,
-        n.forced, n.interactive
+        n.force, n.interactive
     from numbered n join lane_tails t on t.lane_id = n.lane_id
     order by n.row_id, n.column_id
     on conflict (collection_id, row_id, column_id) do update
@@ -501,6 +512,27 @@ using unnest(%(rows)b::bigint[], %(columns)b::int[]) as g (row_id, column_id), l
 where q.collection_id = %(collection_id)s and q.row_id = g.row_id and q.column_id = g.column_id
     and l.lane_id = q.lane_id and (q.seq is null or q.seq > l.cursor_seq)
 returning q.row_id, q.column_id;
+
+-- name: block_column
+-- A column reads other columns now: what waits for its turn may have to wait for one of them first.
+-- Locks: lock_collection.
+update queue q set seq = null
+from lanes l
+where q.collection_id = %(collection_id)s and q.column_id = %(column_id)s
+    and l.lane_id = q.lane_id and q.seq > l.cursor_seq
+    and exists (
+        select from column_references e
+        join queue u on u.collection_id = q.collection_id and u.row_id = q.row_id
+            and u.column_id = e.upstream_id
+        where e.column_id = q.column_id
+    );
+
+-- name: blocked_entries
+-- The next blocked entries of a column, by row. Index: the key of queue.
+select row_id, column_id from queue
+where collection_id = %(collection_id)s and column_id = %(column_id)s and row_id > %(after)s
+    and seq is null and retry_at is null
+order by row_id limit %(entries_max)s;
 
 -- name: drop_columns
 -- Take whole columns out of the queue. Locks: lock_collection.

@@ -70,7 +70,7 @@ def run(work: Coroutine[Any, Any, int | None]) -> NoReturn:
         fail(error)
     except Interrupted as stop:
         err.print(str(stop))
-        raise SystemExit(ExitCode.INTERRUPTED) from None
+        leave(ExitCode.INTERRUPTED)
     except KeyboardInterrupt:
         err.print("Stopped.")
         raise SystemExit(ExitCode.INTERRUPTED) from None
@@ -79,8 +79,19 @@ def run(work: Coroutine[Any, Any, int | None]) -> NoReturn:
             raise
         err.print(f"[red]Everfill failed:[/] {escape(type(error).__name__)}: {escape(str(error))}")
         err.print("This is a fault of Everfill. EVERFILL_DEBUG=1 shows where it is.")
-        raise SystemExit(ExitCode.FAULT) from None
-    raise SystemExit(code or 0)
+        leave(ExitCode.FAULT)
+    leave(code or ExitCode.DONE)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process at once, with everything written.
+
+    Temporal's client runs threads of its own, which may call into an interpreter that is being
+    taken down, and crash it; nothing of ours needs that interpreter any more.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def fail(error: EverfillError) -> NoReturn:
@@ -88,7 +99,7 @@ def fail(error: EverfillError) -> NoReturn:
     err.print(f"[red]Error:[/] {escape(error.message)}", soft_wrap=True)
     if error.hint:
         err.print(escape(error.hint), soft_wrap=True)
-    raise SystemExit(exit_code_of(error))
+    leave(exit_code_of(error))
 
 
 def log_to_stderr(level: int = logging.ERROR) -> None:

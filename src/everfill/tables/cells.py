@@ -54,6 +54,7 @@ class Cell:
         reason: Why, for waiting, outdated, not found and failed cells: `{"code", "message", ...}`.
         locked: Whether it refuses any recompute.
         retry_at: When a cell that failed in passing is tried again.
+        definition_version: Of its column, when the computed value was made.
         computed_at: When the computed value was made.
         provenance: Model, tokens, cost and seconds of the computed value.
     """
@@ -65,6 +66,7 @@ class Cell:
     reason: Mapping[str, JsonValue] | None = None
     locked: bool = False
     retry_at: datetime | None = None
+    definition_version: int | None = None
     computed_at: datetime | None = None
     provenance: Mapping[str, JsonValue] | None = None
 
@@ -243,6 +245,7 @@ class Cells:
             reason=reason,
             locked=locked,
             retry_at=entry[1] if entry else None,
+            definition_version=version,
             computed_at=computed_at,
             provenance=provenance,
         )

@@ -16,7 +16,7 @@ from everfill.kernel import limits
 from everfill.kernel.errors import InvalidError
 from everfill.kernel.ids import ColumnId
 
-__all__ = ["bind", "references", "render", "repoint", "sole_reference", "unbind"]
+__all__ = ["bind", "mentions", "references", "render", "repoint", "sole_reference", "unbind"]
 
 _TOKEN: Final = re.compile(r"\\\{\{|\{\{(.*?)\}\}|\{\{", re.DOTALL)
 _STORED: Final = re.compile(r"\\\{\{|\{\{#(\d+)\}\}")
@@ -47,6 +47,11 @@ def unbind(stored: str, names: Mapping[ColumnId, str]) -> str:
     return _STORED.sub(
         lambda match: f"{{{{{names[ColumnId(int(match[1]))]}}}}}" if match[1] else match[0], stored
     )
+
+
+def mentions(template: str) -> set[str]:
+    """The names that a template as a person wrote it refers to, known or not."""
+    return {match[1].strip() for match in _TOKEN.finditer(template) if match[1]}
 
 
 def repoint(stored: str, ids: Mapping[ColumnId, ColumnId]) -> str:
