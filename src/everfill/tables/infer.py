@@ -31,6 +31,7 @@ _DATETIME: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}"
     r"(?::[0-9]{2}(?:\.[0-9]{1,6})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
+_OFFSET: Final = re.compile(r"(?:Z|[+-][0-9]{2}:?[0-9]{2})\Z")
 _URL: Final = re.compile(r"https?://[^\s/?#]+\S*", re.IGNORECASE)
 _BOOLEANS: Final = {"true": True, "false": False}
 _SHARED_SIGNS: Final = {"$": "USD"}
@@ -96,6 +97,7 @@ class TextProfile:
     open_point: bool = False  # a value like 1.234
     loose_groups: bool = False  # groups marked as phone numbers and addresses are, too
     fraction: bool = False
+    zoneless: bool = False  # a moment without an offset
 
     @property
     def is_open(self) -> bool:
@@ -118,6 +120,8 @@ class TextProfile:
             for name, read in self.words
             if all(read(text) is not None for text in distinct)
         ]
+        if self.words and self.words[0][0] is TypeName.DATETIME:
+            self.zoneless = self.zoneless or not all(map(_OFFSET.search, distinct))
         if self.marks and all(map(_PLAIN.fullmatch, distinct)) and "-0" not in distinct:
             self.units.add(None)
         elif self.marks:
@@ -137,7 +141,7 @@ class TextProfile:
         if not self.words:
             return Inferred(type=TEXT, read=None)
         name, read = self.words[0]
-        note = "moments without an offset are taken as UTC" if name is TypeName.DATETIME else None
+        note = "moments without an offset are taken as UTC" if self.zoneless else None
         return Inferred(type=ColumnType(name=name), read=read, note=note)
 
     def _observe_numbers(self, texts: set[str]) -> None:
