@@ -12,10 +12,10 @@ from typing import Annotated, Final
 
 import typer
 
-from everfill.cli.console import DataDir, log_to_stderr, run, settings_of
+from everfill.cli.console import DataDir, err, log_to_stderr, run, settings_of
 from everfill.kernel.config import Settings
 
-__all__ = ["cell_worker", "setup_worker"]
+__all__ = ["api", "cell_worker", "setup_worker"]
 
 _EXIT_AT_ONCE: Final = 130
 
@@ -48,6 +48,20 @@ def setup_worker(data_dir: DataDir = None, while_stdin_open: WhileStdinOpen = Fa
     from everfill.app.setup_process import run_setup_worker  # noqa: PLC0415 - imports Temporal
 
     run(_until_stopped(run_setup_worker, settings_of(data_dir), while_stdin_open=while_stdin_open))
+
+
+def api(
+    data_dir: DataDir = None,
+    host: Annotated[str | None, typer.Option("--host", help="Address to bind.")] = None,
+    port: Annotated[int | None, typer.Option("--port", min=0, max=65_535)] = None,
+    while_stdin_open: WhileStdinOpen = False,
+) -> None:
+    """Serve HTTP: health, collections, progress and its events."""
+    from everfill.api.server import run_api  # noqa: PLC0415 - imports the web framework
+
+    settings = settings_of(data_dir, api__host=host, api__port=port)
+    err.print(f"Serving http://{settings.api.host}:{settings.api.port} (Ctrl-C stops)")
+    run(_until_stopped(run_api, settings, while_stdin_open=while_stdin_open))
 
 
 async def _until_stopped(

@@ -21,6 +21,7 @@ from everfill.kernel.errors import InvalidError
 
 __all__ = [
     "AiSettings",
+    "ApiSettings",
     "BlobSettings",
     "FetchSettings",
     "JanitorSettings",
@@ -127,6 +128,13 @@ class FetchSettings(_Section):
     )
 
 
+class ApiSettings(_Section):
+    """The HTTP API."""
+
+    host: str = Field(default="127.0.0.1", min_length=1)
+    port: int = Field(default=8_420, ge=0, le=65_535)
+
+
 class Settings(_Section):
     """The whole tree."""
 
@@ -143,6 +151,7 @@ class Settings(_Section):
     limits: LimitSettings = LimitSettings()
     ai: AiSettings = AiSettings()
     fetch: FetchSettings = FetchSettings()
+    api: ApiSettings = ApiSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
