@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -23,6 +26,7 @@ SERVE_SECONDS: Final = 4.0
 """One activity drains completions for this long: a few events of history for seconds of work."""
 _FRAME_SECONDS: Final = 0.5
 _DRAIN_ENTRIES_MAX: Final = 1_000
+_HEARTBEAT_SECONDS: Final = 2.0
 
 
 class Activities:
@@ -64,6 +68,7 @@ class Activities:
         """
         key = CollectionId(collection_id)
         for _ in range(int(SERVE_SECONDS / _FRAME_SECONDS)):
+            activity.heartbeat()
             drained = await self._bus.drain(
                 key, after, count_max=_DRAIN_ENTRIES_MAX, block_seconds=_FRAME_SECONDS
             )
@@ -91,7 +96,24 @@ class Activities:
     @activity.defn(name="heal")
     async def heal(self) -> dict[str, Any]:
         """One tick of the janitor, and a setup workflow for every collection that has work."""
-        report = await self._janitor.tick()
-        for collection_id in await self._janitor.active_collections():
-            await self._announcer.announce(collection_id)
+        async with _heartbeats():
+            report = await self._janitor.tick()
+            for collection_id in await self._janitor.active_collections():
+                await self._announcer.announce(collection_id)
         return asdict(report)
+
+
+@asynccontextmanager
+async def _heartbeats() -> AsyncGenerator[None, None]:
+    """Tell Temporal that the activity is alive, so that a killed one is soon started elsewhere."""
+
+    async def beat() -> None:
+        while True:
+            activity.heartbeat()
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
+
+    beating = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        beating.cancel()

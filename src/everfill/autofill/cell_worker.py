@@ -95,7 +95,7 @@ class CellWorker:
         _LOG.info("cell_worker.started", worker=self.name, slots=self._settings.slots)
         helpers = [
             asyncio.create_task(self._forever(job))
-            for job in (self._listen, self._renew_leases, self._retry_due)
+            for job in (self._listen, self._renew_leases, self._mend)
         ]
         try:
             await self._claim_until_stopped()
@@ -232,7 +232,11 @@ class CellWorker:
         if claims := self._finalizer.claims:
             await self._queue.renew(claims, lease_seconds=self._settings.lease_seconds)
 
-    async def _retry_due(self) -> None:
-        """Put back what failed in passing and is due; any worker does it for all."""
+    async def _mend(self) -> None:
+        """Put back what failed in passing and is due, and what dead workers held.
+
+        Any worker does it for all; so work goes on while Temporal, and with it the janitor, is away.
+        """
         await asyncio.sleep(_TICK_SECONDS * _RANDOM.uniform(0.5, 1.5))
         await self._queue.retry_due()
+        await self._queue.reclaim()

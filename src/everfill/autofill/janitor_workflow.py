@@ -15,6 +15,8 @@ __all__ = ["JanitorWorkflow"]
 
 _TICKS_A_RUN: Final = 400  # about five events a tick: continue as new near 2,000
 _TIMEOUT: Final = timedelta(minutes=10)
+_HEARTBEAT_TIMEOUT: Final = timedelta(seconds=10)
+"""A tick whose worker was killed is run by another after this, not after the whole timeout."""
 _RETRY: Final = RetryPolicy(
     initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)
 )
@@ -37,7 +39,11 @@ class JanitorWorkflow:
         """Heal, wait, again."""
         for _ in range(_TICKS_A_RUN):
             self._report = await workflow.execute_activity(
-                "heal", start_to_close_timeout=_TIMEOUT, retry_policy=_RETRY, result_type=dict
+                "heal",
+                start_to_close_timeout=_TIMEOUT,
+                heartbeat_timeout=_HEARTBEAT_TIMEOUT,
+                retry_policy=_RETRY,
+                result_type=dict,
             )
             await workflow.sleep(timedelta(seconds=tick_seconds))
         workflow.continue_as_new(tick_seconds)

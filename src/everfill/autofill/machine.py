@@ -279,6 +279,12 @@ def _block(cell: Cell, event: Event) -> Cell:
     return replace(cell, state=State.BLOCKED)
 
 
+def _block_computing(cell: Cell, event: Event) -> Cell:
+    """It may have read that upstream too early."""
+    assert isinstance(event, Block)
+    return replace(cell, signal=cell.signal + 1)
+
+
 def _release(cell: Cell, event: Event) -> Cell:
     assert isinstance(event, Release)
     return _place(cell, ready=True)
@@ -381,6 +387,7 @@ def _table() -> dict[tuple[State, type[Event]], Transition]:
         table[state, Signal] = _signal_settled if state in SETTLED else _signal_unsettled
         table[state, Override] = _override_idle
     table[State.COMPUTING, Signal] = _signal_computing
+    table[State.COMPUTING, Block] = _block_computing
     table[State.COMPUTING, Override] = _override_computing
     table[State.BLOCKED, Release] = _release
     table[State.QUEUED, Block] = _block

@@ -23,6 +23,7 @@ with wanted as (
         coalesce((select r.weight from runs r where r.run_id = %(run_id)s::int), 1)
     from collections c cross join wanted w
     where c.collection_id = %(collection_id)s
+    order by w.cost_class
     on conflict (collection_id, run_id, cost_class) do nothing
     returning lane_id, cost_class
 ), tails as (
@@ -514,12 +515,14 @@ where q.collection_id = %(collection_id)s and q.row_id = g.row_id and q.column_i
 returning q.row_id, q.column_id;
 
 -- name: block_column
--- A column reads other columns now: what waits for its turn may have to wait for one of them first.
+-- A column reads other columns now: what waits for its turn may have to wait for one of them first,
+-- and what is computing may have read it too early, so it goes round again.
 -- Locks: lock_collection.
-update queue q set seq = null
+update queue q set seq = case when q.seq <= l.cursor_seq then q.seq end,
+    signal = q.signal + (q.seq <= l.cursor_seq)::int
 from lanes l
 where q.collection_id = %(collection_id)s and q.column_id = %(column_id)s
-    and l.lane_id = q.lane_id and q.seq > l.cursor_seq
+    and l.lane_id = q.lane_id and q.seq is not null
     and exists (
         select from column_references e
         join queue u on u.collection_id = q.collection_id and u.row_id = q.row_id

@@ -25,6 +25,7 @@ _SHARE_EVERY_LOOPS: Final = 40
 _IDLE_LOOPS: Final = 3
 """Loops in a row that find the collection idle before the workflow ends."""
 _TIMEOUT: Final = timedelta(seconds=30)
+_HEARTBEAT_TIMEOUT: Final = timedelta(seconds=10)
 _RETRY: Final = RetryPolicy(
     initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10)
 )
@@ -61,6 +62,7 @@ class SetupWorkflow:
                 args=[collection_id, after],
                 result_type=tuple[str, bool],
                 start_to_close_timeout=_TIMEOUT,
+                heartbeat_timeout=_HEARTBEAT_TIMEOUT,
                 retry_policy=_RETRY,
             )
             idle = idle + 1 if is_idle and not self._signalled else 0
