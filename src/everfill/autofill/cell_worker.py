@@ -235,7 +235,7 @@ class CellWorker:
     async def _mend(self) -> None:
         """Put back what failed in passing and is due, and what dead workers held.
 
-        Any worker does it for all; so work goes on while Temporal, and with it the janitor, is away.
+        Any worker does it for all: work goes on while Temporal, and so the janitor, is away.
         """
         await asyncio.sleep(_TICK_SECONDS * _RANDOM.uniform(0.5, 1.5))
         await self._queue.retry_due()
