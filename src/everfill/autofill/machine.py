@@ -210,6 +210,7 @@ class Delete:
 
 Event: TypeAlias = (
     Signal
+    | Block
     | Release
     | Claim
     | Finalize
