@@ -26,6 +26,7 @@ Reader: TypeAlias = Callable[[str], JsonValue]
 
 _DIGITS_MAX: Final = 15  # what a double holds exactly
 _PLAIN: Final = re.compile(r"-?(?:[1-9][0-9]{0,14}|0)")
+_POINT: Final = re.compile(r"(?!-0\.0+\Z)-?(?:[1-9][0-9]{0,8}|0)\.(?:[0-9]{1,2}|[0-9]{4,6})")
 _DATE: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DATETIME: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}"
@@ -125,7 +126,12 @@ class TextProfile:
         if self.marks and all(map(_PLAIN.fullmatch, distinct)) and "-0" not in distinct:
             self.units.add(None)
         elif self.marks:
-            self._observe_numbers(distinct)
+            plain = {text for text in distinct if _POINT.fullmatch(text)}
+            if plain:  # a shape so common that it is worth a short cut
+                self.units.add(None)
+                self.marks &= {"."}
+                self.fraction = True
+            self._observe_numbers(distinct - plain)
 
     def decide(self, *, fallback: DecimalMark | None, fallback_reason: str) -> Inferred:
         """The column's type.
@@ -216,6 +222,8 @@ def number_reader(decimal: DecimalMark, unit: str | None) -> Reader:
     def read(text: str) -> JsonValue:
         if _PLAIN.fullmatch(text) and unit is None and text != "-0":
             return int(text)
+        if decimal == "." and unit is None and _POINT.fullmatch(text):
+            return float(text)
         reading = read_number(text, decimal)
         if reading is None or reading.unit != unit or not keeps_text(reading):
             return None

@@ -61,6 +61,8 @@ def _field(value: JsonValue | Missing) -> str:
         return f'"{value.replace(_MARK, _MARKS)}"' if not value or _SPECIAL.search(value) else value
     if value is None or value is MISSING:
         return ""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return repr(value)
     return _quoted(to_text(value))
 
 

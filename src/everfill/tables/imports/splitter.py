@@ -106,7 +106,8 @@ class Splitter:
             self._line += 1
             start = self._line
             if '"' in line:
-                fields, fault = self._quoted(line)
+                simple = _simply_quoted(line, delimiter)
+                fields, fault = (simple, None) if simple is not None else self._quoted(line)
             else:
                 fields, fault = line.rstrip("\r\n").split(delimiter), None
             if (
@@ -187,3 +188,30 @@ def _opening(line: str, position: int) -> int | None:
     while line.startswith(" ", position):
         position += 1
     return position if line.startswith('"', position) else None
+
+
+def _simply_quoted(line: str, delimiter: str) -> list[str] | None:
+    """The fields of a line whose quotation marks only ever enclose whole fields; else None.
+
+    Most quoted lines are such, and splitting them at the marks is several times faster.
+    """
+    segments = line.rstrip("\r\n").split('"')
+    last = len(segments) - 1
+    if last % 2 or '""' in line:
+        return None
+    fields: list[str] = []
+    for place in range(0, last + 1, 2):
+        outside = segments[place]
+        if place:
+            fields.append(segments[place - 1])
+        begun, ended = place == 0, place == last
+        if not outside and begun != ended:
+            continue
+        if not (begun or outside.startswith(delimiter)):
+            return None
+        if not (ended or outside.endswith(delimiter)):
+            return None
+        if outside == delimiter and not begun and not ended:
+            continue
+        fields += outside[not begun : len(outside) - (not ended)].split(delimiter)
+    return fields
