@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, Protocol
 
-from everfill.autofill.queue import ColumnSignal, Queue
+from everfill.autofill.queue import QUERIES, ColumnSignal, Queue
 from everfill.infra.blobs import Blobs
 from everfill.infra.postgres import Connection, Pool, load_queries, persist
 from everfill.kernel import limits
@@ -147,17 +147,31 @@ class Dispatcher:
         return cells
 
     async def cancel(self, collection_id: CollectionId, run_id: RunId) -> int:
-        """Take what a run has not started out of the queue; returns the number of cells."""
+        """Take what only this run wanted, and nobody has started, out of the queue.
+
+        What was signalled by somebody else meanwhile goes on. A cell that then is no longer the
+        newest says so.
+
+        Returns:
+            The number of cells taken out.
+        """
         async with self._pool.connection() as connection, connection.transaction():
             await self._queue.lock(connection, collection_id)
+            await connection.execute(QUERIES["lock_claims"])
             cursor = await connection.execute(_SQL["cancel_run"], {"run_id": run_id})
-            return cursor.rowcount
+            row = await cursor.fetchone()
+            assert row is not None, "an aggregate always gives a row"
+            cells, rows, columns = row
+            freed = [CellKey(*key) for key in zip(rows, columns, strict=True)]
+            await self._queue.release(connection, collection_id, freed)
+        return cells
 
     async def set_paused(self, run_id: RunId, *, paused: bool) -> None:
         """Hold a run back, or let it go on; calls under way end."""
-        async with self._pool.connection() as connection:
+        async with self._pool.connection() as connection, connection.transaction():
+            await connection.execute(QUERIES["lock_claims"])
             await connection.execute(_SQL["set_paused"], {"run_id": run_id, "paused": paused})
-            await connection.execute(b"select pg_notify('everfill_queue', '')")
+            await connection.execute(QUERIES["notify"])
 
     async def follow(
         self, connection: Connection, schema: Schema, changed: Sequence[CellKey]
@@ -232,7 +246,7 @@ class Dispatcher:
         return row[0] if row else None
 
     async def _signal_chunk(self, connection: Connection, run_id: RunId, run: Sequence[Any]) -> int:
-        collection_id, column_ids, only, forced, first, last = run
+        collection_id, column_ids, only, forced, first, last, named = run
         schema = await Definitions(connection).load_schema(collection_id)
         alive = [key for key in column_ids if key in schema.by_id]
         plan = _plan(schema, alive, force=forced) if alive else []
@@ -244,7 +258,8 @@ class Dispatcher:
             "to": last,
             "count_max": count_max,
         }
-        found = await (await connection.execute(_SQL["run_rows"], params)).fetchall()
+        query = "run_named_rows" if named else "run_rows"
+        found = await (await connection.execute(_SQL[query], params)).fetchall()
         rows = [RowId(row[0]) for row in found]
         cells = await self._queue.signal(
             connection, collection_id, rows, plan, run_id=run_id, only=only

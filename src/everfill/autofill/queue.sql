@@ -1,8 +1,10 @@
 -- The queue: signal, claim, finalize, and what keeps it whole.
 --
 -- Locks, in this order: the collection's advisory lock (every statement that writes `queue` or
--- `lane_tails`), then `claims`, then `cells`. Claims are serialised by an advisory lock of their own
--- and write only `lanes`, `lane_clocks` and `claims`: they never wait for the statements above.
+-- `lane_tails`), then `cells`, then rows of `claims` by number (a worker's renewal locks nothing but
+-- those, so that whoever locks several takes them in one order). Claims are serialised by an advisory
+-- lock of their own and write only `lanes`, `lane_clocks` and new `claims`: they never wait for the
+-- statements above.
 
 -- name: lock_collection
 -- One writer of the queue at a time in a collection: commit order is number order, no upstream is
@@ -257,7 +259,8 @@ order by m.claim_id, p.seq;
 -- tries_max times. What lands leaves the queue; what is computed again is left blocked, and
 -- `release` gives it its place. Ended claims go; of the others n counts down, never to nothing, so
 -- that a finalize repeated after a lost connection cannot end a claim that is still held.
--- Locks: lock_collection (so an entry's ctid stands). Index: queue_place, the key of cells.
+-- Locks: lock_collection (so an entry's ctid stands), the claims by number. Index: queue_place, the
+-- key of cells.
 with result as materialized (
     select * from unnest(
         %(claims)b::bigint[], %(rows)b::bigint[], %(columns)b::int[], %(lanes)b::int[],
@@ -337,13 +340,19 @@ with result as materialized (
                 and k.status not in ('ready', 'not_found') then k.reason
             else excluded.reason
         end
+), held as materialized (
+    select claim_id from claims
+    where claim_id = any (%(claims)b::bigint[] || %(ended)b::bigint[])
+    order by claim_id for update
 ), used as (
     select claim_id, count(*)::int as n from result
     where claim_id <> all (%(ended)b::bigint[]) group by claim_id
 ), ended as (
-    delete from claims where claim_id = any (%(ended)b::bigint[])
+    delete from claims c using held
+    where c.claim_id = held.claim_id and held.claim_id = any (%(ended)b::bigint[])
 ), shrunk as (
-    update claims c set n = greatest(1, c.n - u.n) from used u where c.claim_id = u.claim_id
+    update claims c set n = greatest(1, c.n - u.n)
+    from used u join held using (claim_id) where c.claim_id = held.claim_id
 )
 select row_id, column_id, verdict,
     verdict in ('again', 'stale') or (verdict = 'settle' and exists (
@@ -398,9 +407,14 @@ select
 select pg_notify('everfill_queue', '');
 
 -- name: renew
--- A worker is alive and still holds these claims.
-update claims set lease_until = coalesce(%(now)s, now()) + %(lease_seconds)s * interval '1 second'
-where claim_id = any (%(claims)b::bigint[]);
+-- A worker is alive and still holds these claims. Locks: the claims, by number.
+with held as materialized (
+    select claim_id from claims where claim_id = any (%(claims)b::bigint[])
+    order by claim_id for update
+)
+update claims c
+set lease_until = coalesce(%(now)s, now()) + %(lease_seconds)s * interval '1 second'
+from held where c.claim_id = held.claim_id;
 
 -- name: expired_collections
 -- Collections with claims past their lease.
@@ -408,11 +422,14 @@ select distinct collection_id from claims where lease_until < coalesce(%(now)s, 
 
 -- name: reclaim
 -- End the claims past their lease; the cells they still held are left blocked, for `release`.
--- Locks: lock_collection. Index: queue_place.
-with lost as (
-    delete from claims
+-- Locks: lock_collection, the claims by number. Index: queue_place.
+with held as materialized (
+    select claim_id from claims
     where collection_id = %(collection_id)s and lease_until < coalesce(%(now)s, now())
-    returning lane_id, seq_from, seq_to
+    order by claim_id for update
+), lost as (
+    delete from claims c using held where c.claim_id = held.claim_id
+    returning c.lane_id, c.seq_from, c.seq_to
 )
 update queue q set seq = null, tries = q.tries + 1
 from lost
@@ -421,10 +438,14 @@ returning q.row_id, q.column_id, q.tries;
 
 -- name: give_back
 -- A worker that stops returns what it did not finish, as if it had never claimed it.
--- Locks: lock_collection. Index: queue_place.
-with lost as (
-    delete from claims where collection_id = %(collection_id)s and claim_id = any (%(claims)b::bigint[])
-    returning lane_id, seq_from, seq_to
+-- Locks: lock_collection, the claims by number. Index: queue_place.
+with held as materialized (
+    select claim_id from claims
+    where collection_id = %(collection_id)s and claim_id = any (%(claims)b::bigint[])
+    order by claim_id for update
+), lost as (
+    delete from claims c using held where c.claim_id = held.claim_id
+    returning c.lane_id, c.seq_from, c.seq_to
 )
 update queue q set seq = null
 from lost
