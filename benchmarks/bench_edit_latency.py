@@ -32,7 +32,7 @@ from everfill.kernel.config import Settings  # noqa: E402
 from everfill.kernel.ids import CellKey, CollectionId, ColumnId, RowId  # noqa: E402
 from everfill.tables.definitions import Definitions  # noqa: E402
 
-CAP = 60
+CAP = 30  # under the 40 slots of two workers, so that it binds
 
 
 async def make_table(

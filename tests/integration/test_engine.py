@@ -404,6 +404,23 @@ async def test_a_large_value_and_a_nul_go_through_whole(engine: Engine) -> None:
     assert await engine.value(table, row, "out") == text
 
 
+async def test_a_lost_blob_fails_the_cells_that_read_it_and_says_so(engine: Engine) -> None:
+    table = await engine.table("lost", ColumnDraft(name="word"), count("out", "{{word}}"))
+    row, small = await engine.add(table, word="x" * 1_500_000), await engine.add(table, word="s")
+    blobs = engine.blobs._store
+    for entry in [item["path"] for batch in blobs.list() for item in batch]:
+        blobs.delete(entry)
+    await engine.settle(table)
+    async with engine.pool.connection() as connection:
+        cursor = await connection.execute(
+            "select status::text, reason ->> 'code' from cells"
+            " where row_id = %s and column_id = %s",
+            [row, (await engine.schema(table)).ids["out"]],
+        )
+        assert await cursor.fetchone() == ("failed", "blob_missing")
+    assert await engine.value(table, small, "out") == "s"
+
+
 async def test_a_bulk_run_covers_every_row_in_chunks(engine: Engine) -> None:
     table = await engine.table("bulk", ColumnDraft(name="word"))
     schema = await engine.schema(table)

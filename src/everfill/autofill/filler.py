@@ -48,7 +48,7 @@ class _Unusable:
 class _Loaded:
     plans: Mapping[ColumnId, Plan | _Unusable]
     inputs: Mapping[Place, Input]
-    values: Mapping[Place, JsonValue]
+    values: Mapping[Place, JsonValue | EverfillError]
 
 
 class Filler:
@@ -137,8 +137,6 @@ class Filler:
         while True:
             try:
                 return await self._load_once(collection_id, cells)
-            except NotFoundError:
-                return _Loaded({}, {}, {})  # the collection was deleted meanwhile
             except OUTAGES as error:
                 _LOG.warning("filler.outage", collection_id=collection_id, error=str(error))
                 await asyncio.sleep(_OUTAGE_SECONDS)
@@ -147,7 +145,10 @@ class Filler:
         self, collection_id: CollectionId, cells: Sequence[ClaimedCell]
     ) -> _Loaded:
         async with self._pool.connection() as connection:
-            plans = await self._load_plans(Definitions(connection), collection_id)
+            try:
+                plans = await self._load_plans(Definitions(connection), collection_id)
+            except NotFoundError:  # the collection was deleted meanwhile
+                return _Loaded({}, {}, {})
             columns = {cell.column_id for cell in cells}
             usable = [plan for key in columns if isinstance(plan := plans.get(key), Plan)]
             upstreams = {column.column_id for plan in usable for column in plan.upstreams}
@@ -175,9 +176,15 @@ class Filler:
         self._plans[collection_id] = (schema.version, plans)
         return plans
 
-    async def _decode(self, stored: str) -> JsonValue:
+    async def _decode(self, stored: str) -> JsonValue | EverfillError:
+        """An input's value; where its blob cannot be read, why."""
         value = decode(stored)
-        return await self._large.restore(stored) if isinstance(value, BlobRef) else value
+        if not isinstance(value, BlobRef):
+            return value
+        try:
+            return await self._large.restore(stored)
+        except EverfillError as error:
+            return error
 
 
 def faulted(cell: ClaimedCell, error: Exception) -> Result:
@@ -190,6 +197,16 @@ def faulted(cell: ClaimedCell, error: Exception) -> Result:
     delay_seconds = retry_delay_seconds(cell.tries, None)
     return Result(
         Outcome(cell, -1, OutcomeKind.RETRY, reason=json.dumps(reason), delay_seconds=delay_seconds)
+    )
+
+
+def _unreadable(cell: ClaimedCell, version: int, error: EverfillError) -> Result:
+    """The result of a cell whose input is kept where it cannot be read."""
+    reason = {"code": error.code, "message": error.message, "retryable": error.retryable}
+    kind = OutcomeKind.RETRY if error.retryable else OutcomeKind.FAILED
+    delay_seconds = retry_delay_seconds(cell.tries, None) if error.retryable else 0.0
+    return Result(
+        Outcome(cell, version, kind, reason=json.dumps(reason), delay_seconds=delay_seconds)
     )
 
 
@@ -210,11 +227,17 @@ def _decide(cell: ClaimedCell, loaded: _Loaded) -> Result | Job:
         version = plan.column.definition_version
         return Result(Outcome(cell, version, OutcomeKind.FAILED, reason=json.dumps(reason)))
     places = [(cell.row_id, column.column_id) for column in plan.upstreams]
+    values: list[JsonValue] = []
+    for place in places:
+        value = loaded.values.get(place)
+        if isinstance(value, EverfillError):
+            return _unreadable(cell, plan.column.definition_version, value)
+        values.append(value)
     decision = decide(
         plan,
         loaded.inputs.get((cell.row_id, cell.column_id)),
         [loaded.inputs.get(place) for place in places],
-        [loaded.values.get(place) for place in places],
+        values,
         forced=cell.forced,
     )
     if isinstance(decision, Compute):

@@ -105,7 +105,11 @@ class Finalizer:
         try:
             while waiting:
                 batch = [waiting.popleft() for _ in range(min(len(waiting), _BATCH_CELLS_MAX))]
-                await self._deliver(collection_id, batch)
+                try:
+                    await self._deliver(collection_id, batch)
+                except Exception:  # noqa: BLE001 - a fault of ours must not hold cells for ever
+                    _LOG.exception("finalize.fault", collection_id=collection_id)
+                    self._forget(batch)
         finally:
             del self._tasks[collection_id]
             if not waiting:
@@ -121,6 +125,12 @@ class Finalizer:
             (outcome.cell.column_id, _status(outcome, verdicts)) for outcome in outcomes
         )
         await self._sink.completed(collection_id, counts, spent)
+
+    def _forget(self, batch: Sequence[Result]) -> None:
+        """Let go of claims whose results cannot be brought home: their leases run out."""
+        for result in batch:
+            self._left.pop(result.outcome.cell.claim_id, None)
+        self._on_done(Counter(result.outcome.cell.cost_class for result in batch))
 
     def _count_down(self, batch: Sequence[Result]) -> list[ClaimId]:
         """Claims of which these are the last cells."""
