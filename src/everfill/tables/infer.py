@@ -172,7 +172,7 @@ class TextProfile:
         self.open_point |= len(values) > 1 and "." in text
         for _, reading in readings:
             self.fraction |= bool(reading.part) and len(readings) == 1
-            self.loose_groups |= reading.mark in {" ", "."} and len(readings) == 1
+            self.loose_groups |= reading.mark == " " or (reading.mark == "." and len(readings) == 1)
 
     def _numeric(self) -> bool:
         if not self.seen or not self.marks or len(self.units) != 1:

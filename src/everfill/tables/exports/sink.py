@@ -6,6 +6,7 @@ import os
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -78,7 +79,7 @@ class Sink(ABC):
             self._target.parent.mkdir(parents=True, exist_ok=True)
             self._open(self._part)
         except OSError as error:
-            self._part.unlink(missing_ok=True)
+            self._drop_part()
             raise self._unwritable(error) from error
         return self
 
@@ -98,7 +99,7 @@ class Sink(ABC):
             if error is None:
                 raise self._unwritable(fault) from fault
         finally:
-            self._part.unlink(missing_ok=True)
+            self._drop_part()
 
     def write(self, rows: Sequence[SinkRow]) -> None:
         """Append rows.
@@ -147,6 +148,10 @@ class Sink(ABC):
                 flat.append(_told(row.statuses, index))
                 flat.append(_told(row.errors, index))
         return flat
+
+    def _drop_part(self) -> None:
+        with suppress(OSError):  # what made the folder unreachable was told already
+            self._part.unlink(missing_ok=True)
 
     def _put_in_place(self) -> None:
         with self._part.open("rb+") as file:

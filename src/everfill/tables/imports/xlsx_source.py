@@ -101,8 +101,7 @@ class XlsxSource(SyncSource):
                 sheet = workbook.get_sheet_by_name(self._sheet)
             except CalamineError as error:
                 raise _unreadable(self._path, error) from error
-            offset = sheet.start[0] + 1 if sheet.start else 1
-            for line, row in enumerate(sheet.iter_rows(), start=offset):
+            for line, row in enumerate(sheet.iter_rows(), start=1):
                 if not all(_is_empty(cell) for cell in row):
                     yield line, row
 
