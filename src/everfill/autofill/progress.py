@@ -97,6 +97,11 @@ class Progress:
         return self.rows * len(self.columns)
 
     @property
+    def settled(self) -> int:
+        """Cells that have an outcome, and that nothing is going to change by itself."""
+        return self.cells - self.unsettled - self.total.get("empty", 0)
+
+    @property
     def unsettled(self) -> int:
         """Cells that something is still going to change."""
         return sum(self.total.get(state, 0) for state in UNSETTLED)

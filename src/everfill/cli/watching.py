@@ -103,8 +103,8 @@ async def watch_until_settled(
         started = loop.time()
         counts = await persist(lambda: read_progress(pool, collection_id, names))
         watch.add(loop.time(), counts.unsettled)
-        settled = counts.cells - counts.unsettled
-        meter.tell("Filling", counts_line(counts, watch), done=settled, total=counts.cells or 1)
+        told = counts_line(counts, watch)
+        meter.tell("Filling", told, done=counts.settled, total=counts.cells or 1)
         if not counts.unsettled:
             return counts
         await asyncio.sleep(max(_POLL_SECONDS, _POLL_COST_SHARE * (loop.time() - started)))
@@ -112,8 +112,7 @@ async def watch_until_settled(
 
 def counts_line(counts: Counts, watch: Watch | None = None) -> str:
     """Counts by state, rate, time left, tokens and cost, as far as there is something to say."""
-    settled = counts.cells - counts.unsettled
-    parts = [f"{settled:,} of {counts.cells:,} cells"]
+    parts = [f"{counts.settled:,} of {counts.cells:,} cells"]
     parts += [
         f"[{_STYLES.get(state, 'white')}]{n:,} {state.replace('_', ' ')}[/]"
         for state, n in counts.total.items()
