@@ -204,7 +204,7 @@ def _values(rows: Sequence[SinkRow]) -> list[Sequence[JsonValue | Missing]]:
 
 def _told(words: Sequence[str | None], index: int) -> str | Missing:
     word = words[index] if words else None
-    return MISSING if word is None else word
+    return MISSING if word is None else str(word)
 
 
 def _sync_folder(folder: Path) -> None:

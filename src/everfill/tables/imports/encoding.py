@@ -100,13 +100,10 @@ def _not_utf8(path: Path) -> bytes | None:
                 continue
             faults = text.count(BAD_BYTE)
             bad += faults
-            good += sum(map(text.count, set(text) - _ASCII)) - faults
+            good += len(text) - len(text.encode("ascii", "ignore")) - faults
             if not sample:
                 sample = _around(chunk)
     return sample if bad and good <= 2 * bad else None
-
-
-_ASCII: Final = frozenset(map(chr, range(128)))
 
 
 def _around(chunk: bytes) -> bytes:
