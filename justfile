@@ -45,6 +45,10 @@ lock *args:
 reference:
     python tools/make_reference.py
 
+# Write the schema that the migrations make
+schema:
+    .venv/bin/python tools/make_schema.py
+
 # Make the example documents and reviews anew
 examples:
     python tools/make_examples.py
