@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +14,7 @@ from everfill.infra.postgres import persist
 from everfill.kernel.ids import CollectionId, ColumnId, RowId
 from everfill.tables.cells import Cell, Cells, CellStatus
 from everfill.tables.definitions import Definitions
-from everfill.tables.exports import SinkColumn, SinkRow, open_sink
+from everfill.tables.exports import Sink, SinkColumn, SinkRow, open_sink
 from everfill.tables.schema import Column, Schema
 
 __all__ = ["STYLES", "export", "load_page", "pages", "print_page"]
@@ -53,12 +55,25 @@ async def export(
         for column in schema.columns
     ]
     written = 0
-    with open_sink(path, columns, with_status=with_status) as sink:
+    async with _off_the_loop(open_sink(path, columns, with_status=with_status)) as sink:
         async for page in pages(app, schema):
-            sink.write([_sink_row(schema.columns, cells) for _, cells in page])
+            rows = [_sink_row(schema.columns, cells) for _, cells in page]
+            await asyncio.to_thread(sink.write, rows)
             written += len(page)
             on_rows(written)
     return sink.notes
+
+
+@asynccontextmanager
+async def _off_the_loop(sink: Sink) -> AsyncGenerator[Sink, None]:
+    """Open and finish a sink in a thread: a large Parquet or Excel file takes seconds."""
+    await asyncio.to_thread(sink.__enter__)
+    try:
+        yield sink
+    except BaseException as error:
+        await asyncio.to_thread(sink.__exit__, type(error), error, error.__traceback__)
+        raise
+    await asyncio.to_thread(sink.__exit__, None, None, None)
 
 
 async def pages(app: App, schema: Schema) -> AsyncGenerator[Sequence[Row], None]:

@@ -63,6 +63,7 @@ class _Order:
     name: str
     skip_bad_rows: bool
     with_status: bool
+    sheet: str | None
     as_json: bool
     workers: int
 
@@ -93,6 +94,9 @@ def fill(
     skip_bad_rows: Annotated[
         bool, typer.Option("--skip-bad-rows", help="Go on without rows that cannot be read.")
     ] = False,
+    sheet: Annotated[
+        str | None, typer.Option("--sheet", help="Of an Excel file; default: the first.")
+    ] = None,
     with_status: Annotated[
         bool, typer.Option("--with-status", help="Also write each cell's status and error.")
     ] = False,
@@ -122,6 +126,7 @@ def fill(
             name=name,
             skip_bad_rows=skip_bad_rows,
             with_status=with_status,
+            sheet=sheet,
             as_json=as_json,
             workers=settings.worker.processes,
         )
@@ -165,6 +170,7 @@ async def _fill(settings: Settings, order: _Order) -> int:
                 order.source,
                 on_bad_row="skip" if order.skip_bad_rows else "stop",
                 files=app.blobs,
+                sheet=order.sheet,
             )
             collection_id, taken = await _import(app, order, source, meter)
             await app.columns.ensure(collection_id, order.drafts, author=_AUTHOR)
