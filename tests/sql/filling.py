@@ -41,7 +41,8 @@ from rows r join columns c using (collection_id);
 insert into lanes (collection_id, namespace_id, cost_class)
 select collection_id, namespace_id, 'instant' from collections order by collection_id;
 insert into lane_tails (lane_id, tail_seq)
-select l.lane_id, (select count(*) from rows r where r.collection_id = l.collection_id) from lanes l;
+select l.lane_id, (select count(*) from rows r where r.collection_id = l.collection_id)
+from lanes l;
 
 insert into queue (row_id, collection_id, column_id, seq, lane_id, interactive)
 select r.row_id, r.collection_id, c.column_id, case c.name when 'a' then r.row_id end, l.lane_id,
@@ -69,7 +70,8 @@ async def fill(connection: Connection, *, rows: int, collections: int = 20) -> F
         await connection.execute(statement.encode(), given or None, prepare=False)
     cursor = await connection.execute(
         "select c.collection_id, l.lane_id, array_agg(d.column_id order by d.position)"
-        " from collections c join lanes l using (collection_id) join columns d using (collection_id)"
+        " from collections c join lanes l using (collection_id)"
+        " join columns d using (collection_id)"
         " where c.name = 'c1' and d.kind is not null group by 1, 2"
     )
     row = await cursor.fetchone()

@@ -79,11 +79,15 @@ def test_the_queues_words_for_an_unsettled_cell_are_the_machines() -> None:
     "statement",
     [
         # an entry cannot both have a place and wait for a retry
-        "insert into queue (row_id, collection_id, column_id, lane_id, seq, retry_at)"
-        " values (1, 1, 1, 1, 1, now())",
+        (
+            "insert into queue (row_id, collection_id, column_id, lane_id, seq, retry_at)"
+            " values (1, 1, 1, 1, 1, now())"
+        ),
         # a claim without cells does not exist
-        "insert into claims (lane_id, collection_id, namespace_id, seq_from, seq_to, n, worker,"
-        " lease_until) values (1, 1, 1, 1, 1, 0, 'w', now())",
+        (
+            "insert into claims (lane_id, collection_id, namespace_id, seq_from, seq_to, n,"
+            " worker, lease_until) values (1, 1, 1, 1, 1, 0, 'w', now())"
+        ),
         "insert into namespaces (name, cap_cells) values ('n', 0)",
         "insert into namespaces (name, cap_cells, weight) values ('n', 1, 0)",
         "insert into namespaces (name, cap_cells) values ('', 1)",
@@ -117,8 +121,8 @@ async def test_a_column_is_either_an_input_or_wholly_defined(pool: Pool) -> None
             ("cron", "'* * * * *'"),
             ("schedule", "'sometimes'"),
         ):
-            statement = (
-                f"insert into columns (collection_id, name, position, type, {columns})"
+            statement = (  # the texts stand above
+                f"insert into columns (collection_id, name, position, type, {columns})"  # noqa: S608 - as above
                 f" values (1, 'a', 1, '{{}}', {values})"
             )
             with pytest.raises(psycopg.errors.CheckViolation):

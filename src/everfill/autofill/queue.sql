@@ -42,7 +42,8 @@ where l.collection_id = %(collection_id)s and l.run_id is not distinct from %(ru
 -- and in the same row whatever depends on one of those.
 -- A settled cell enters the queue (blocked while an upstream is unsettled); a queued one stays, or
 -- moves to the interactive lane, or becomes blocked; a computing one only counts the signal. A cell
--- that a person typed over or locked is not computed: what it hides is marked outdated.
+-- that a person typed over or locked is not computed: what it hides is marked outdated, unless a call
+-- for it is under way (the reset signals it again).
 -- Locks: lock_collection. Index: the keys of cells and queue.
 with recursive ancestry (column_id, upstream_id) as (
     select e.column_id, e.upstream_id from column_references e
@@ -105,7 +106,7 @@ with recursive ancestry (column_id, upstream_id) as (
     update cells k set status = 'outdated', reason = jsonb_strip_nulls(
         jsonb_build_object('code', 'input_changed', 'not_found', k.reason))
     from hit h
-    where h.pinned and k.collection_id = %(collection_id)s
+    where h.pinned and not h.unsettled and k.collection_id = %(collection_id)s
         and k.row_id = h.row_id and k.column_id = h.column_id
         and k.status in ('ready', 'not_found')
 ), moved as materialized (
@@ -250,7 +251,7 @@ with capacity as (
 select m.claim_id, p.collection_id, p.lane_id, p.cost_class::text, p.interactive,
     p.row_id, p.column_id, p.seq, p.signal, p.forced, p.tries
 from pick p join made m using (lane_id)
-order by m.claim_id, p.seq;
+order by p.interactive desc, m.claim_id, p.seq;
 
 -- name: finalize
 -- Bring the results of claimed cells home. A result lands where its lane and number still stand
