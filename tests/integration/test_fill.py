@@ -237,6 +237,15 @@ def test_rows_cells_and_columns_by_hand(cli: Cli) -> None:
     cli.run("collection", "delete", "copy", "--yes")
 
 
+def test_an_outside_server_that_does_not_answer_is_told_as_such(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVERFILL_POSTGRES__URL", "postgresql://everfill@127.0.0.1:1/nowhere")
+    result = cli.run("fill", cli.words("a"), "-c", ONE, code=7)
+    assert "Postgres does not answer" in result.stderr
+    assert "EVERFILL_POSTGRES__URL" in result.stderr
+
+
 def test_doctor_and_config_say_what_is(cli: Cli) -> None:
     report = cli.json("doctor")
     assert isinstance(report, dict)

@@ -13,6 +13,7 @@ from typing import Final
 
 import psycopg
 
+from everfill.infra.postgres.outages import unavailable
 from everfill.infra.postgres.pool import SCHEMA, Connection
 from everfill.kernel.errors import ConflictError
 
@@ -36,8 +37,13 @@ async def migrate(url: str) -> list[str]:
 
     Raises:
         ConflictError: `migration_changed`, a file differs from the one that ran here.
+        UnavailableError: `postgres_unavailable`.
     """
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+    try:
+        opened = await psycopg.AsyncConnection.connect(url, autocommit=True)
+    except psycopg.OperationalError as error:
+        raise unavailable(error) from error
+    async with opened as connection:
         await connection.execute("select pg_advisory_lock(%s)", [_LOCK_KEY])
         await connection.execute(f"create schema if not exists {SCHEMA}".encode())
         await connection.execute(f"set search_path = {SCHEMA}, public".encode())

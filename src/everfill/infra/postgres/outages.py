@@ -12,10 +12,21 @@ from psycopg_pool import PoolTimeout
 
 from everfill.kernel.errors import UnavailableError
 
-__all__ = ["OUTAGES", "persist"]
+__all__ = ["OUTAGES", "persist", "unavailable"]
 
 OUTAGES: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, OSError)
 """What it looks like; none of it is the fault of what was asked."""
+
+
+def unavailable(error: Exception) -> UnavailableError:
+    """What to tell of a Postgres that does not answer."""
+    detail = str(error).strip().rstrip(".") or type(error).__name__
+    return UnavailableError(
+        "postgres_unavailable",
+        f"Postgres does not answer: {detail}.",
+        hint="Run `everfill doctor`, or correct EVERFILL_POSTGRES__URL.",
+    )
+
 
 _PAUSE_SECONDS: Final = 0.5
 _LOG: Final = structlog.stdlib.get_logger()
@@ -35,10 +46,6 @@ async def persist(call: Callable[[], Awaitable[_T]], *, patience_seconds: float 
             return await call()
         except OUTAGES as error:
             if loop.time() >= deadline:
-                raise UnavailableError(
-                    "postgres_unavailable",
-                    f"Postgres has not answered for {patience_seconds:.0f} seconds: {error}.",
-                    hint="Run `everfill doctor`; the same command resumes.",
-                ) from error
+                raise unavailable(error) from error
             _LOG.info("postgres.outage", error=str(error))
             await asyncio.sleep(_PAUSE_SECONDS)

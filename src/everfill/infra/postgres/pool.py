@@ -10,7 +10,7 @@ import psycopg
 from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from everfill.kernel.errors import UnavailableError
+from everfill.infra.postgres.outages import unavailable
 
 __all__ = ["Connection", "Pool", "open_pool"]
 
@@ -46,11 +46,7 @@ async def open_pool(
         await pool.open(wait=True, timeout=_WAIT_SECONDS)
     except (PoolTimeout, psycopg.OperationalError) as error:
         await pool.close()
-        raise UnavailableError(
-            "postgres_unavailable",
-            f"Postgres does not answer: {error}.",
-            hint="Run `everfill doctor`, or correct EVERFILL_POSTGRES__URL.",
-        ) from error
+        raise unavailable(error) from error
     try:
         yield pool
     finally:
