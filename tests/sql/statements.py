@@ -23,7 +23,7 @@ def sql_files() -> Iterator[tuple[str, str]]:
         for item in folder.iterdir():
             if item.is_dir() and item.name not in {"__pycache__", "migrations"}:
                 folders.append((f"{package}.{item.name}", item))
-            elif item.name.endswith(".sql"):
+            elif item.name.endswith(".sql") and "-- name: " in item.read_text(encoding="utf-8"):
                 yield package, item.name
 
 

@@ -18,6 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from everfill.cli.exit_codes import ExitCode, exit_code_of
+from everfill.infra.postgres import OUTAGES, unavailable
 from everfill.kernel.config import Settings, load_settings
 from everfill.kernel.errors import EverfillError, InvalidError
 from everfill.tables.values import MISSING, JsonValue, Missing, to_text
@@ -68,6 +69,8 @@ def run(work: Coroutine[Any, Any, int | None]) -> NoReturn:
         code = asyncio.run(work)
     except EverfillError as error:
         fail(error)
+    except OUTAGES as error:
+        fail(unavailable(error))
     except Interrupted as stop:
         err.print(str(stop))
         leave(ExitCode.INTERRUPTED)

@@ -14,7 +14,7 @@ from everfill.kernel.errors import UnavailableError
 
 __all__ = ["OUTAGES", "persist", "unavailable"]
 
-OUTAGES: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, OSError)
+OUTAGES: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 """What it looks like; none of it is the fault of what was asked."""
 
 
