@@ -17,7 +17,7 @@ from everfill.autofill.dispatch import Lane, Request
 from everfill.autofill.queue import QUERIES, ClaimedCell, Outcome, OutcomeKind, Queue
 from everfill.infra.postgres import open_pool
 from everfill.kernel import limits
-from everfill.kernel.ids import CellKey, LaneId
+from everfill.kernel.ids import CellKey, ColumnId, LaneId
 from everfill.tables.definitions import Definitions
 
 PATIENCE_SECONDS = 60
@@ -216,6 +216,36 @@ async def test_a_paused_run_waits_and_then_goes_on(bench: Bench) -> None:
     assert await bench.claim(10) == []
     await bench.dispatcher.set_paused(run_id, paused=False)
     assert len(await bench.claim(10)) == 3
+
+
+async def test_a_cell_asked_for_by_hand_waits_for_an_edit_that_overtakes_it(bench: Bench) -> None:
+    """A column that nothing recomputes by itself still computes from the newest when it does."""
+    table = await bench.make("t", rows=1, templates=["{{x}}", "{{c0}}"])
+    first, second = table.columns
+    await bench.scalar(
+        "update columns set schedule = 'never' where column_id = %s returning 1", second
+    )
+    await bench.dispatcher.dispatch(
+        Request(collection_id=table.collection_id, columns=[second], rows=table.rows)
+    )
+    x = CellKey(table.rows[0], ColumnId(first - 1))
+    await bench.edits.set_cells(table.collection_id, {x: "new"}, author="test")
+    cells = await bench.claim(10)
+    assert [cell.column_id for cell in cells] == [first]
+    await bench.land(cells)
+    assert [cell.column_id for cell in await bench.claim(10)] == [second]
+
+
+async def test_what_waits_for_a_cell_that_a_person_types_over_goes_on(bench: Bench) -> None:
+    table = await bench.make("t", rows=1, templates=["{{x}}", "{{c0}}"])
+    first, second = table.columns
+    await bench.scalar(
+        "update columns set schedule = 'never' where column_id = %s returning 1", second
+    )
+    await bench.signal(table)
+    key = CellKey(table.rows[0], first)
+    await bench.edits.set_cells(table.collection_id, {key: "typed"}, author="test")
+    assert [cell.column_id for cell in await bench.claim(10)] == [second]
 
 
 # -- caps and fairness ----------------------------------------------------------------------------

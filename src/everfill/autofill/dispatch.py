@@ -178,7 +178,8 @@ class Dispatcher:
     ) -> int:
         """Signal everything downstream of changed cells, inside the transaction that changed them.
 
-        Columns that recompute only by hand or by the clock are marked outdated instead.
+        Columns that recompute only by hand or by the clock are marked outdated instead; where
+        somebody has asked for one and it is on its way, it is signalled like the others.
         """
         cells = 0
         for roots, rows in _by_columns(changed).items():
@@ -190,6 +191,13 @@ class Dispatcher:
                 await Cells(connection, self._blobs).mark_outdated(
                     schema.collection_id,
                     [CellKey(row, column.column_id) for row in rows for column in manual],
+                )
+                cells += await self._queue.signal(
+                    connection,
+                    schema.collection_id,
+                    rows,
+                    _signals(manual, [], force=False),
+                    only="unsettled",
                 )
         return cells
 

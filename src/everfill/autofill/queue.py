@@ -191,7 +191,7 @@ class Queue:
             columns: Explicit columns and everything downstream of them, in topological order.
             run_id: The bulk run; None: the interactive lane.
             only: Restrict the explicit cells to a status (`failed`, `outdated`, `not_found`,
-                `empty`, `unfinished`).
+                `empty`, `unfinished`), or to `unsettled` ones, which all others leave alone.
 
         Returns:
             How many cells were signalled.

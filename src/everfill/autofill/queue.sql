@@ -77,6 +77,7 @@ with recursive ancestry (column_id, upstream_id) as (
         case
             when not c.explicit then false
             when %(only)s::text is null then true
+            when %(only)s = 'unsettled' then q.column_id is not null
             when q.column_id is not null then false
             when %(only)s = 'empty' then k.status is null or k.status = 'empty'
             when %(only)s = 'outdated' then k.status = 'outdated'
@@ -100,7 +101,8 @@ with recursive ancestry (column_id, upstream_id) as (
     ) p
     where asked or ancestors && asked_for
 ), target as materialized (
-    select h.*, asked and forced or was_forced as force, array_agg(column_id) over (partition by row_id) as row_columns
+    select h.*, asked and forced or was_forced as force,
+        array_agg(column_id) over (partition by row_id) as row_columns
     from hit h where not pinned
 ), hidden as (
     update cells k set status = 'outdated', reason = jsonb_strip_nulls(
