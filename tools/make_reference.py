@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import re
 from pathlib import Path
 from types import UnionType
@@ -12,12 +15,27 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
+from state_diagram import state_page
 
+from everfill.cli import exit_codes
 from everfill.compute.registry import get_kind, list_kinds
 from everfill.kernel.config import Settings
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 GENERATED = "<!-- Written by tools/make_reference.py from the code: change that, not this page. -->"
+
+EXIT_CODES = """\
+# Exit codes
+
+{generated}
+
+| code | meaning |
+| --- | --- |
+{rows}
+
+Where something is wrong, stderr says what, where and what to do. `fill` writes its output also where
+some cells failed (code 3), and its summary counts the failures by kind.
+"""
 
 CONFIGURATION = """\
 # Configuration
@@ -221,10 +239,29 @@ def _plain(text: str) -> str:
     return re.sub(r"\s+", " ", text).replace("|", "\\|").strip()
 
 
+def transitions_page() -> str:
+    """docs/reference/transitions.md: the state diagram of a cell."""
+    return state_page(GENERATED)
+
+
+def exit_codes_page() -> str:
+    """docs/reference/exit-codes.md: the codes with the docstrings that stand under them."""
+    tree = ast.parse(inspect.getsource(exit_codes))
+    (enum,) = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "ExitCode"]
+    rows: list[str] = []
+    for member, doc in itertools.pairwise(enum.body):
+        if isinstance(member, ast.Assign) and isinstance(doc, ast.Expr):
+            value, text = ast.literal_eval(member.value), ast.literal_eval(doc.value)
+            rows.append(f"| {value} | {text} |")
+    return EXIT_CODES.format(generated=GENERATED, rows="\n".join(rows))
+
+
 PAGES = {
     "adr/README.md": decisions_page,
     "reference/cli.md": cli_page,
     "reference/configuration.md": configuration_page,
+    "reference/exit-codes.md": exit_codes_page,
+    "reference/transitions.md": transitions_page,
     "reference/kinds.md": kinds_page,
 }
 
