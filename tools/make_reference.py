@@ -33,8 +33,8 @@ EXIT_CODES = """\
 | --- | --- |
 {rows}
 
-Where something is wrong, stderr says what, where and what to do. `fill` writes its output also where
-some cells failed (code 3), and its summary counts the failures by kind.
+Where something is wrong, stderr says what, where and what to do. `fill` writes its output also
+where some cells failed (code 3), and its summary counts the failures by kind.
 """
 
 CONFIGURATION = """\
