@@ -1,0 +1,77 @@
+"""Interleavings that chance seldom finds, on both sides."""
+
+from __future__ import annotations
+
+import pytest
+from world import World
+
+from everfill.autofill.machine import State
+from everfill.autofill.queue import OutcomeKind
+from everfill.infra.postgres import Pool
+from everfill.kernel import limits
+from everfill.kernel.ids import CellKey
+
+
+@pytest.fixture
+async def world(pool: Pool) -> World:
+    made = World(pool)
+    await made.create({"x": None, "a": ("instant", "a({{x}})")}, rows=1)
+    await made.learn_readers()
+    return made
+
+
+async def round_trip(world: World, value: str | None, kind: OutcomeKind) -> None:
+    """A call during which the input changes."""
+    await world.claim("one", interactive=9, bulk=9, total=9)
+    await world.read(world.held)
+    await world.set_input(world.rows[0], "x", value)
+    await world.finalize(world.held[:], [kind])
+    await world.check()
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.READY, OutcomeKind.NOT_FOUND])
+async def test_a_burst_ends_as_outdated_after_three_calls(world: World, kind: OutcomeKind) -> None:
+    key = CellKey(world.rows[0], world.ids["a"])
+    for number in range(limits.DIRTY_ROUNDS_MAX):
+        assert world.model.cells[key].state is State.QUEUED
+        await round_trip(world, f"new {number}", kind)
+    assert world.model.cells[key].state is State.DONE
+    assert world.model.cells[key].outdated
+
+
+async def test_rounds_that_found_no_input_do_not_end_a_burst(world: World) -> None:
+    row, key = world.rows[0], CellKey(world.rows[0], world.ids["a"])
+    await world.set_input(row, "x", None)
+    for number in range(limits.DIRTY_ROUNDS_MAX + 1):
+        await round_trip(world, f"new {number}", OutcomeKind.READY)
+        assert world.model.cells[key].state is State.QUEUED
+        assert world.model.cells[key].rounds == 0
+        await world.set_input(row, "x", None)
+    await world.set_input(row, "x", "last")
+    await world.settle()
+    await world.check_converged()
+    assert world.model.cells[key].state is State.DONE
+    assert not world.model.cells[key].outdated
+
+
+async def test_the_last_lost_worker_fails_its_cell(world: World) -> None:
+    key = CellKey(world.rows[0], world.ids["a"])
+    for _ in range(limits.LOST_TRIES_MAX):
+        await world.claim("one", interactive=9, bulk=9, total=9)
+        world.pass_time(100)
+        await world.reclaim()
+        await world.check()
+    assert world.model.cells[key].state is State.ERROR
+
+
+async def test_the_last_transient_failure_is_for_good(world: World) -> None:
+    key = CellKey(world.rows[0], world.ids["a"])
+    for _ in range(limits.TRIES_MAX):
+        await world.claim("one", interactive=9, bulk=9, total=9)
+        await world.read(world.held)
+        await world.finalize(world.held[:], [OutcomeKind.RETRY], delay_seconds=5)
+        await world.check()
+        world.pass_time(5)
+        await world.retry_due()
+        await world.check()
+    assert world.model.cells[key].state is State.ERROR
