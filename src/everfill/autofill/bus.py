@@ -5,11 +5,13 @@ Nothing that matters lives here. A lost completion is a frame less; Postgres has
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
+import structlog
 
 from everfill.autofill.queue import Spent
 from everfill.infra.redis import Redis, open_redis
@@ -24,7 +26,11 @@ FRAMES_MAX: Final = 200
 """Frames kept for a watcher that reconnects."""
 SHARED_SECONDS: Final = 300.0
 """Lease of the shared cache."""
+KEEP_SECONDS: Final = 3_600.0
+"""A stream that nobody adds to is gone after this, so that idle collections cost no memory."""
 _FIELD: Final = b"p"
+_ENTRY_ID: Final = re.compile(r"\$|\d{1,19}(-\d{1,19})?")
+_LOG: Final = structlog.stdlib.get_logger()
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,36 +95,39 @@ class Bus:
             f"autofill:completions:{collection_id}",
             {_FIELD: msgspec.msgpack.encode(completion)},
             length_max=COMPLETIONS_MAX,
+            keep_seconds=KEEP_SECONDS,
         )
 
     async def drain(
         self, collection_id: CollectionId, after: str, *, count_max: int, block_seconds: float
     ) -> Drained:
-        """The sum of the completions after an entry; `0` is the beginning."""
+        """The sum of the completions after an entry; `0` is the beginning.
+
+        They stay until `forget`, so that whoever dies in between has lost none.
+        """
         entries = await self._redis.read(
             f"autofill:completions:{collection_id}",
             after,
             count_max=count_max,
             block_seconds=block_seconds,
         )
+        completions = [found for _, fields in entries if (found := _completion(fields))]
         counts: dict[str, int] = {}
-        tokens_in = tokens_out = 0
-        cost_usd = 0.0
-        for _, fields in entries:
-            completion = msgspec.msgpack.decode(fields[_FIELD], type=Completion)
+        for completion in completions:
             for _, status, n in completion.counts:
                 counts[status] = counts.get(status, 0) + n
-            tokens_in += completion.input_tokens
-            tokens_out += completion.output_tokens
-            cost_usd += completion.cost_usd
         return Drained(
             after=entries[-1][0] if entries else after,
-            completions=len(entries),
+            completions=len(completions),
             counts=counts,
-            input_tokens=tokens_in,
-            output_tokens=tokens_out,
-            cost_usd=cost_usd,
+            input_tokens=sum(completion.input_tokens for completion in completions),
+            output_tokens=sum(completion.output_tokens for completion in completions),
+            cost_usd=sum(completion.cost_usd for completion in completions),
         )
+
+    async def forget(self, collection_id: CollectionId, through: str) -> None:
+        """Drop the completions up to one: they have been told, and are not told again."""
+        await self._redis.forget(f"autofill:completions:{collection_id}", through)
 
     async def emit(self, frame: Frame) -> None:
         """Tell watchers of a collection."""
@@ -126,22 +135,23 @@ class Bus:
             f"autofill:progress:{frame.collection_id}",
             {_FIELD: msgspec.json.encode(frame)},
             length_max=FRAMES_MAX,
+            keep_seconds=KEEP_SECONDS,
         )
 
     async def frames(
         self, collection_id: CollectionId, after: str, *, block_seconds: float
     ) -> list[tuple[str, Frame]]:
-        """Frames after one, waiting for the first."""
+        """Frames after one (`0`: all that are kept; `$`: none of those), waiting for the first.
+
+        An id that no stream can have, such as one that a browser made up, counts as `0`.
+        """
         entries = await self._redis.read(
             f"autofill:progress:{collection_id}",
-            after,
+            after if _ENTRY_ID.fullmatch(after) else "0",
             count_max=FRAMES_MAX,
             block_seconds=block_seconds,
         )
-        return [
-            (entry_id, msgspec.json.decode(fields[_FIELD], type=Frame))
-            for entry_id, fields in entries
-        ]
+        return [(entry_id, frame) for entry_id, fields in entries if (frame := _frame(fields))]
 
     async def take_turn(self, collection_id: CollectionId, *, seconds: float) -> bool:
         """Whether no process announced this collection in the last `seconds`."""
@@ -154,3 +164,23 @@ class Bus:
     async def find_shared(self, collection_id: CollectionId) -> bytes | None:
         """The shared cache of a collection, while its lease lasts."""
         return await self._redis.find(f"autofill:shared:{collection_id}")
+
+
+def _completion(fields: Mapping[bytes, bytes]) -> Completion | None:
+    """What an entry says; None where a newer Everfill, or somebody else, wrote it."""
+    try:
+        found = msgspec.msgpack.decode(fields.get(_FIELD, b""), type=Completion)
+    except msgspec.DecodeError as error:
+        _LOG.warning("bus.entry_skipped", error=str(error))
+        return None
+    return found if found.version == VERSION else None
+
+
+def _frame(fields: Mapping[bytes, bytes]) -> Frame | None:
+    """The same for a frame."""
+    try:
+        found = msgspec.json.decode(fields.get(_FIELD, b""), type=Frame)
+    except msgspec.DecodeError as error:
+        _LOG.warning("bus.entry_skipped", error=str(error))
+        return None
+    return found if found.version == VERSION else None
