@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from engine import Engine
 
-from conftest import Engine
 from everfill.autofill.columns import ColumnDraft
 from everfill.autofill.dispatch import Only, Request
 from everfill.kernel.errors import ConflictError, InvalidError
@@ -307,6 +307,29 @@ async def test_a_column_computed_by_hand_is_only_marked_outdated(engine: Engine)
     await engine.settle(table)
     one = await engine.cell(table, row, "one")
     assert (one.value, one.status) == ("1 tea", CellStatus.OUTDATED)
+
+
+async def test_a_reprocess_outdates_what_is_computed_by_hand_only_where_the_value_changed(
+    engine: Engine,
+) -> None:
+    table = await engine.table(
+        "by-hand",
+        ColumnDraft(name="word"),
+        count("one", "1 {{word}}"),
+        count("two", "2 {{one}}", schedule=Schedule(mode="never")),
+    )
+    row = await engine.add(table, word="tea")
+    await engine.settle(table)
+    await engine.reprocess(table, "two")
+    await engine.settle(table)
+    await engine.reprocess(table, "one")
+    await engine.settle(table)
+    assert (await engine.cell(table, row, "two")).status is CellStatus.READY
+    await engine.columns.redefine(table, "one", count("one", "uno {{word}}"), author="test")
+    await engine.reprocess(table, "one")
+    await engine.settle(table)
+    two = await engine.cell(table, row, "two")
+    assert (two.value, two.status) == ("2 1 tea", CellStatus.OUTDATED)
 
 
 async def test_a_renamed_column_breaks_no_template(engine: Engine) -> None:

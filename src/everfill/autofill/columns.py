@@ -6,6 +6,7 @@ values that it left are outdated until somebody recomputes them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -13,15 +14,16 @@ from dataclasses import dataclass, field, replace
 from everfill.autofill.queue import Queue
 from everfill.compute.registry import get_kind
 from everfill.infra.postgres import Pool
-from everfill.kernel.errors import InvalidError
+from everfill.kernel import limits
+from everfill.kernel.errors import ConflictError, InvalidError
 from everfill.kernel.ids import CollectionId, ColumnId
-from everfill.tables import templates
+from everfill.tables import dag, templates
 from everfill.tables.definitions import Definitions
 from everfill.tables.schema import Column, Computation, Schedule, Schema
 from everfill.tables.types import TEXT, ColumnType
 from everfill.tables.values import JsonValue
 
-__all__ = ["ColumnDraft", "ColumnKeeper"]
+__all__ = ["ColumnDraft", "ColumnKeeper", "order_drafts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,34 @@ class ColumnKeeper:
         async with self._change(collection_id) as (definitions, schema):
             column_id = await definitions.add_column(schema, draft.name, type_, computation)
             await definitions.record_change(collection_id, author, "add_column", draft.name)
+        return column_id
+
+    async def add_inputs(
+        self, collection_id: CollectionId, types: Mapping[str, ColumnType], *, author: str
+    ) -> Mapping[str, ColumnId]:
+        """Add the input columns that are missing, all or none; returns all that were asked for.
+
+        Raises:
+            ConflictError: `column_computed`.
+            InvalidError: `columns_too_many`.
+        """
+        async with self._change(collection_id) as (definitions, schema):
+            for name in types.keys() & schema.ids.keys():
+                _check_input(schema.get(name))
+            if len(types.keys() | schema.ids.keys()) > limits.COLUMNS_MAX:
+                message = f"A collection holds at most {limits.COLUMNS_MAX} columns."
+                raise InvalidError("columns_too_many", message)
+            return {
+                name: schema.ids.get(name)
+                or await self._add_input(definitions, schema, name, type_, author)
+                for name, type_ in types.items()
+            }
+
+    async def _add_input(
+        self, definitions: Definitions, schema: Schema, name: str, type_: ColumnType, author: str
+    ) -> ColumnId:
+        column_id = await definitions.add_column(schema, name, type_)
+        await definitions.record_change(schema.collection_id, author, "add_column", name)
         return column_id
 
     async def redefine(
@@ -125,7 +155,7 @@ class ColumnKeeper:
         Drafts may refer to each other in any order that has no circle.
         """
         ids: list[ColumnId] = []
-        for draft in _in_order(drafts):
+        for draft in order_drafts(drafts):
             async with self._pool.connection() as connection:
                 schema = await Definitions(connection).load_schema(collection_id)
             if draft.name not in schema.ids:
@@ -174,19 +204,40 @@ def resolve(draft: ColumnDraft) -> tuple[ColumnType, Computation | None]:
     )
 
 
-def _in_order(drafts: Sequence[ColumnDraft]) -> list[ColumnDraft]:
-    """Drafts after those they refer to, otherwise as given; circles are left to be refused."""
+def order_drafts(drafts: Sequence[ColumnDraft]) -> list[ColumnDraft]:
+    """Drafts after those they refer to, otherwise as given.
+
+    Raises:
+        InvalidError: `column_twice`, or `cycle` where they refer to each other in a circle.
+    """
+    ids = {draft.name: ColumnId(number) for number, draft in enumerate(drafts)}
+    if len(ids) < len(drafts):
+        twice = next(name for name, n in Counter(draft.name for draft in drafts).items() if n > 1)
+        message = f"Column {twice!r} is given twice."
+        raise InvalidError("column_twice", message, hint="Give one of them another name.")
+    reads = {
+        ids[draft.name]: [
+            ids[name] for name in templates.mentions(draft.template or "") if name in ids
+        ]
+        for draft in drafts
+    }
+    dag.check_acyclic(reads, {number: name for name, number in ids.items()})
     left, placed = list(drafts), list[ColumnDraft]()
     while left:
         names = {draft.name for draft in left}
-        free = [
-            draft
-            for draft in left
-            if not names & templates.mentions(draft.template or "") - {draft.name}
-        ]
-        placed += free or left
-        left = [draft for draft in left if free and draft not in free]
+        free = [draft for draft in left if not names & templates.mentions(draft.template or "")]
+        placed += free
+        left = [draft for draft in left if draft not in free]
     return placed
+
+
+def _check_input(column: Column) -> None:
+    if column.computation:
+        raise ConflictError(
+            "column_computed",
+            f"The input has a column {column.name!r}, which is computed in this collection.",
+            hint="Rename one of them, or import into another collection (--collection).",
+        )
 
 
 def _check_nature(column: Column, computation: Computation | None) -> None:

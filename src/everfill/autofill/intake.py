@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from everfill.autofill.columns import ColumnDraft, ColumnKeeper
+from everfill.autofill.columns import ColumnKeeper
 from everfill.autofill.edits import Edits, SourceValues
 from everfill.infra.postgres import Pool, persist
 from everfill.kernel import limits
@@ -23,7 +23,7 @@ from everfill.kernel.errors import ConflictError
 from everfill.kernel.ids import ColumnId
 from everfill.tables.definitions import Definitions
 from everfill.tables.imports import Source
-from everfill.tables.schema import Collection, Schema
+from everfill.tables.schema import Collection
 from everfill.tables.values import JsonValue
 
 __all__ = ["Intake", "Taken", "fingerprint"]
@@ -60,10 +60,12 @@ class Intake:
         """The collection of a name, made where it is missing."""
         async with self._pool.connection() as connection:
             definitions = Definitions(connection)
-            found = await definitions.find_collection(namespace, name)
-            return found or await definitions.create_collection(
-                namespace, name, cap_cells=cap_cells
-            )
+            if found := await definitions.find_collection(namespace, name):
+                return found
+            try:
+                return await definitions.create_collection(namespace, name, cap_cells=cap_cells)
+            except ConflictError:  # another made it in this instant
+                return await definitions.get_collection(namespace, name)
 
     async def take(
         self,
@@ -73,6 +75,7 @@ class Intake:
         *,
         author: str,
         on_rows: Callable[[int], None],
+        sheet: str | None = None,
     ) -> Taken:
         """Import a source into a collection.
 
@@ -82,14 +85,15 @@ class Intake:
             source: Opened, not yet read.
             author: On whose behalf.
             on_rows: Called with the number of rows read so far.
+            sheet: Which part of the path the source is, where it has parts.
         """
         print_ = await asyncio.to_thread(fingerprint, path)
         before = collection.source or {}
-        known = before.get("fingerprint") == print_
+        known = before.get("fingerprint") == print_ and before.get("sheet") == sheet
         if known and before.get("finished"):
             return Taken(skipped=True)
         ids = await self._ensure_columns(collection, source, author)
-        noted: dict[str, JsonValue] = {"path": str(path), "fingerprint": print_}
+        noted: dict[str, JsonValue] = {"path": str(path), "sheet": sheet, "fingerprint": print_}
         update = bool(before) and not known
         if not update:
             await self._note(collection, noted | {"finished": False})
@@ -122,17 +126,9 @@ class Intake:
 
         A column keeps the type that it has: a value of another kind is kept as it is.
         """
-        async with self._pool.connection() as connection:
-            schema = await Definitions(connection).load_schema(collection.collection_id)
-        ids: list[ColumnId] = []
-        for column in source.columns:
-            _check_input(schema, column.name)
-            known = schema.ids.get(column.name)
-            if known is None:
-                draft = ColumnDraft(name=column.name, type=column.type)
-                known = await self._columns.add(collection.collection_id, draft, author=author)
-            ids.append(known)
-        return ids
+        types = {column.name: column.type for column in source.columns}
+        ids = await self._columns.add_inputs(collection.collection_id, types, author=author)
+        return [ids[column.name] for column in source.columns]
 
     async def _note(self, collection: Collection, source: Mapping[str, JsonValue]) -> None:
         async with self._pool.connection() as connection:
@@ -153,13 +149,3 @@ def fingerprint(path: Path) -> str:
                 content.seek(max(_HASHED_BYTES, status.st_size - _HASHED_BYTES))
                 digest.update(content.read(_HASHED_BYTES))
     return digest.hexdigest()
-
-
-def _check_input(schema: Schema, name: str) -> None:
-    column = schema.by_id.get(schema.ids.get(name, ColumnId(0)))
-    if column and column.computation:
-        raise ConflictError(
-            "column_computed",
-            f"The input has a column {name!r}, which is computed in this collection.",
-            hint="Rename one of them, or import into another collection (--collection).",
-        )

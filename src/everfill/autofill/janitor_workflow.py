@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
-    from everfill.autofill.workflow_names import JANITOR_WORKFLOW
+    from everfill.autofill.workflow_names import JANITOR_WORKFLOW, JanitorStart, Ticked
 
 __all__ = ["JanitorWorkflow"]
 
-_TICKS_A_RUN: Final = 400  # about five events a tick: continue as new near 2,000
+TICKS_A_RUN: Final = 200
+"""Some eleven events a tick: continue as new near 2,000."""
 _TIMEOUT: Final = timedelta(minutes=10)
 _HEARTBEAT_TIMEOUT: Final = timedelta(seconds=10)
 """A tick whose worker was killed is run by another after this, not after the whole timeout."""
@@ -27,23 +28,24 @@ class JanitorWorkflow:
     """Ticks for ever."""
 
     def __init__(self) -> None:
-        self._report: dict[str, Any] = {}
+        self._report: dict[str, int | list[str]] = {}
 
     @workflow.query
-    def last_report(self) -> dict[str, Any]:
-        """What the last tick healed."""
+    def last_report(self) -> dict[str, int | list[str]]:
+        """What the last tick healed; empty before the first of a run."""
         return self._report
 
     @workflow.run
-    async def run(self, tick_seconds: float) -> None:
+    async def run(self, start: JanitorStart) -> None:
         """Heal, wait, again."""
-        for _ in range(_TICKS_A_RUN):
-            self._report = await workflow.execute_activity(
+        for _ in range(TICKS_A_RUN):
+            ticked = await workflow.execute_activity(
                 "heal",
+                result_type=Ticked,
                 start_to_close_timeout=_TIMEOUT,
                 heartbeat_timeout=_HEARTBEAT_TIMEOUT,
                 retry_policy=_RETRY,
-                result_type=dict,
             )
-            await workflow.sleep(timedelta(seconds=tick_seconds))
-        workflow.continue_as_new(tick_seconds)
+            self._report = ticked.report
+            await workflow.sleep(timedelta(seconds=ticked.next_in_seconds))
+        workflow.continue_as_new(start)

@@ -343,6 +343,29 @@ with result as materialized (
                 and k.status not in ('ready', 'not_found') then k.reason
             else excluded.reason
         end
+), by_hand as (
+    -- what recomputes only by hand or by the clock is outdated by a value that changed
+    update cells d set status = 'outdated', reason = '{"code": "input_changed"}'
+    from judged j
+    join column_references e on e.upstream_id = j.column_id
+    join columns c on c.column_id = e.column_id and c.schedule <> 'on_change'
+    join cells k on k.collection_id = %(collection_id)s
+        and k.row_id = j.row_id and k.column_id = j.column_id
+    where (
+            select exists (
+                select from columns
+                where collection_id = %(collection_id)s and schedule <> 'on_change'
+            )
+        )
+        and j.verdict = 'settle' and j.outcome in ('ready', 'not_found')
+        and k.user_value is null and k.computed_value is distinct from j.value::jsonb
+        and d.collection_id = %(collection_id)s and d.row_id = j.row_id
+        and d.column_id = e.column_id and d.status in ('ready', 'not_found')
+        and not exists (
+            select from queue q
+            where q.collection_id = %(collection_id)s and q.row_id = d.row_id
+                and q.column_id = d.column_id
+        )
 ), held as materialized (
     select claim_id from claims
     where claim_id = any (%(claims)b::bigint[] || %(ended)b::bigint[])

@@ -8,6 +8,7 @@ completions, and it continues as new long before it is long.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -15,15 +16,21 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 with workflow.unsafe.imports_passed_through():
-    from everfill.autofill.workflow_names import SETUP_WORKFLOW, WORK_SIGNAL
+    from everfill.autofill.workflow_names import (
+        SETUP_WORKFLOW,
+        WORK_SIGNAL,
+        ServedCollection,
+        SetupStart,
+    )
 
 __all__ = ["SetupWorkflow"]
 
 HISTORY_EVENTS_MAX: Final = 2_000
 """Continue as new well under Temporal's 10,000 events."""
-_SHARE_EVERY_LOOPS: Final = 40
-_IDLE_LOOPS: Final = 3
-"""Loops in a row that find the collection idle before the workflow ends."""
+GRACE_SECONDS: Final = 2.0
+"""An idle collection is looked at once more after this. It is longer than an announcer's turn, so
+that whatever a turn kept from being announced is seen by that second look."""
+_SHARE_EVERY: Final = timedelta(seconds=60)  # a fifth of the lease of the shared cache
 _TIMEOUT: Final = timedelta(seconds=30)
 _HEARTBEAT_TIMEOUT: Final = timedelta(seconds=10)
 _RETRY: Final = RetryPolicy(
@@ -44,37 +51,54 @@ class SetupWorkflow:
         self._signalled = True
 
     @workflow.run
-    async def run(self, collection_id: int, after: str = "0") -> None:
-        """Serve the collection.
+    async def run(self, start: SetupStart) -> None:
+        """Serve the collection until it stays idle.
 
-        Args:
-            collection_id: Which one.
-            after: The last completion that was drained, when this run continues another.
+        A signal that comes before the last command keeps the workflow alive; one that comes later
+        starts a new one.
         """
-        idle = loops = 0
-        while idle < _IDLE_LOOPS:
-            if loops % _SHARE_EVERY_LOOPS == 0:
-                await self._activity("share_collection", collection_id)
-            loops += 1
+        shared_at = None
+        idle_before = False
+        while True:
+            if shared_at is None or workflow.now() - shared_at >= _SHARE_EVERY:
+                await self._activity("share_collection", start.collection_id)
+                shared_at = workflow.now()
             self._signalled = False
-            after, is_idle = await workflow.execute_activity(
-                "serve_collection",
-                args=[collection_id, after],
-                result_type=tuple[str, bool],
-                start_to_close_timeout=_TIMEOUT,
-                heartbeat_timeout=_HEARTBEAT_TIMEOUT,
-                retry_policy=_RETRY,
-            )
-            idle = idle + 1 if is_idle and not self._signalled else 0
+            served = await self._serve(start)
+            start = replace(start, after=served.after)
             if self._is_long():
-                workflow.continue_as_new(args=[collection_id, after])
-        await self._activity("roll_up_usage", collection_id)
+                workflow.continue_as_new(start)
+            is_idle = served.idle and not self._signalled
+            if is_idle and idle_before:
+                await self._activity("roll_up_usage", start.collection_id)
+                if not self._signalled:
+                    return
+            idle_before = is_idle and not await self._was_signalled_in_grace()
+
+    async def _was_signalled_in_grace(self) -> bool:
+        try:
+            await workflow.wait_condition(
+                lambda: self._signalled, timeout=timedelta(seconds=GRACE_SECONDS)
+            )
+        except TimeoutError:
+            return False
+        return True
 
     def _is_long(self) -> bool:
         info = workflow.info()
         return (
             info.is_continue_as_new_suggested()
             or info.get_current_history_length() >= HISTORY_EVENTS_MAX
+        )
+
+    async def _serve(self, start: SetupStart) -> ServedCollection:
+        return await workflow.execute_activity(
+            "serve_collection",
+            start,
+            result_type=ServedCollection,
+            start_to_close_timeout=_TIMEOUT,
+            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
+            retry_policy=_RETRY,
         )
 
     async def _activity(self, name: str, collection_id: int) -> None:

@@ -155,6 +155,7 @@ def duplicate(name: CollectionName, new_name: str, data_dir: DataDir = None) -> 
         async with open_app(settings_of(data_dir)) as app:
             found, _ = await find_collection(app, name)
             async with app.pool.connection() as connection, connection.transaction():
+                await app.queue.lock(connection, found.collection_id)
                 copy = await Definitions(connection).duplicate(found, new_name)
         err.print(f"Made {escape(copy.namespace)}/{escape(copy.name)}.")
         return ExitCode.DONE

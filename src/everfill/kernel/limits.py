@@ -78,7 +78,7 @@ NAMESPACE_CAP_CELLS: Final = 10_000
 """Default of cells in flight for one namespace."""
 
 DIRTY_ROUNDS_MAX: Final = 3
-"""Times a cell is computed again because it was signalled while computing; then *outdated*."""
+"""Calls of a cell in one burst of signals; the last one's value is kept, as *outdated*."""
 
 TRIES_MAX: Final = 6
 """Calls of one cell that may fail in passing; with the delays below about two minutes."""

@@ -6,6 +6,8 @@ compute what a column asks is checked above, before the column comes here.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,6 +28,7 @@ from everfill.tables.values import JsonValue
 __all__ = ["Definitions", "check_name"]
 
 _SQL: Final = load_queries("everfill.tables", "definitions.sql")
+_UNSTORABLE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000|[\ud800-\udfff]")  # as JSON
 _ANY_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)  # to try a cron expression on
 
 Params: TypeAlias = "dict[str, Any]"
@@ -43,7 +46,10 @@ class Definitions:
         """The namespace of a name, made where it is missing."""
         check_name("namespace", name)
         params: Params = {"name": name, "cap_cells": cap_cells}
-        return NamespaceId((await self._rows("ensure_namespace", params))[0][0])
+        found = await self._rows("ensure_namespace", params)
+        if not found:  # another made it in this instant: the next statement sees it
+            found = await self._rows("ensure_namespace", params)
+        return NamespaceId(found[0][0])
 
     async def update_namespace(
         self, name: str, *, cap_cells: int | None = None, weight: float | None = None
@@ -367,6 +373,8 @@ def check_name(noun: str, name: str) -> None:
         problem = f"is longer than {limits.NAME_CHARS_MAX} characters"
     elif not name.isprintable():
         problem = "has characters that cannot be shown"
+    elif noun != "column" and "/" in name:
+        problem = "holds a slash, which stands between namespace and collection"
     elif "{{" in name or "}}" in name:
         problem = "holds {{ or }}, which stand for references"
     if problem:
@@ -389,7 +397,16 @@ def _bind(schema: Schema, computation: Computation | None) -> Computation | None
     if computation is None:
         return None
     _check_schedule(computation.schedule)
+    _check_storable("template", computation.template)
+    _check_storable("options", computation.options)
     return replace(computation, template=templates.bind(computation.template, schema.ids))
+
+
+def _check_storable(noun: str, value: object) -> None:
+    """Refuse what Postgres cannot hold: NUL, and halves of surrogate pairs."""
+    if _UNSTORABLE.search(json.dumps(value, ensure_ascii=False, default=str)):
+        message = f"The {noun} holds a NUL character, or bytes that are no UTF-8."
+        raise InvalidError("text_unstorable", message, hint="Take them out.")
 
 
 def _check_schedule(schedule: Schedule) -> None:

@@ -120,10 +120,16 @@ insert into rows (collection_id, row_id, source_key)
 select %(target_id)s, row_id, source_key from rows where collection_id = %(collection_id)s;
 
 -- name: copy_cells
--- Values as they stand, to the columns of the copy.
+-- Values as they stand, to the columns of the copy; what is on its way here is outdated there.
 insert into cells (row_id, collection_id, column_id, user_value, computed_value, status, locked,
     definition_version, computed_at, input_hash, reason, provenance)
-select c.row_id, %(target_id)s, m.target, c.user_value, c.computed_value, c.status, c.locked,
+select c.row_id, %(target_id)s, m.target, c.user_value, c.computed_value,
+    case when c.status in ('ready', 'not_found') and exists (
+        select from queue q
+        where q.collection_id = c.collection_id and q.row_id = c.row_id
+            and q.column_id = c.column_id
+    ) then 'outdated' else c.status end,
+    c.locked,
     case when c.definition_version is not null
         then 1 - (d.definition_version - c.definition_version) end,
     c.computed_at, c.input_hash, c.reason, c.provenance

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from everfill.kernel import limits
 from everfill.kernel.errors import InvalidError
 
 __all__ = ["distinct_names"]
 
+_DOUBLED_BRACES: Final = re.compile(r"([{}])\1+")
+
 
 def distinct_names(headers: Sequence[str]) -> tuple[list[str], list[str]]:
     """The names of the columns, and notes on those that differ from their headers.
 
-    White space is trimmed and joined, characters that do not print are dropped, an empty header
-    becomes `column_3`, and one that was seen before becomes `name_2`.
+    White space is trimmed and joined, characters that do not print are dropped, doubled braces,
+    which stand for references, become single ones, an empty header becomes `column_3`, and one
+    that was seen before becomes `name_2`.
 
     Raises:
         InvalidError: `columns_too_many`.
@@ -39,7 +44,8 @@ def distinct_names(headers: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _clean(header: str) -> str:
     joined = " ".join(header.split())
-    return "".join(char for char in joined if char.isprintable())[: limits.NAME_CHARS_MAX].strip()
+    printable = "".join(char for char in joined if char.isprintable())
+    return _DOUBLED_BRACES.sub(r"\1", printable)[: limits.NAME_CHARS_MAX].strip()
 
 
 def _free_name(clean: str, position: int, taken: set[str]) -> str:

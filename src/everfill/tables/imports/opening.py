@@ -65,12 +65,17 @@ def _open(path: Path, *, on_bad_row: OnBadRow, files: FileSink | None, sheet: st
             raise InvalidError("files_unwanted", message, hint="Import a table instead.")
         return FolderSource(path, on_bad_row=on_bad_row, files=files)
     reader = _READERS.get(path.suffix.lower())
+    if not path.exists():
+        raise FileNotFoundError(path)
+    if not path.is_file():  # reading a pipe or a device might never end
+        raise InvalidError("file_unreadable", f"{path} is no file.", hint="Import a file.")
     if reader is None:
-        if not path.exists():
-            raise FileNotFoundError(path)
         message = f"{path.name} is in no format that can be imported."
         hint = f"Use a folder of files, or one of {', '.join(SUPPORTED_SUFFIXES)}."
         raise InvalidError("format_unknown", message, hint=hint)
+    if sheet is not None and reader is not XlsxSource:
+        message = f"{path.name} is no Excel file: it has no sheet {sheet!r}."
+        raise InvalidError("sheet_unwanted", message, hint="Leave --sheet out.")
     if reader is XlsxSource:
         return XlsxSource(path, on_bad_row=on_bad_row, sheet=sheet)
     return reader(path, on_bad_row=on_bad_row)
