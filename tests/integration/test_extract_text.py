@@ -143,6 +143,25 @@ async def test_a_page_keeps_its_text_and_not_its_scripts(kind: ExtractTextKind) 
     assert text(await read(kind, data, "a.html", "text/html")) == "Only this."
 
 
+LONG = "<p>The town council of Rye voted to keep the ferry running through the winter months.</p>"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f"<title>The ferry stays | Rye</title><body><h1>The ferry stays</h1>{LONG * 4}</body>",
+        f"<title>The ferry stays</title><body>{LONG * 4}</body>",
+        f"<body><h1>Rye</h1><main><h1>The ferry\nstays</h1>{LONG * 4}</main></body>",
+    ],
+)
+async def test_a_page_keeps_what_it_is_called(kind: ExtractTextKind, page: str) -> None:
+    value = text(await read(kind, page.encode(), "a.html", "text/html"))
+
+    assert value.startswith("The ferry stays\n")
+    assert value.count("The ferry stays") == 1
+    assert "through the winter months." in value
+
+
 async def test_a_text_input_is_returned_as_it_is_and_a_page_is_read(kind: ExtractTextKind) -> None:
     context = ComputeContext(settings=Settings(), files=Files())
     plain, page = [

@@ -7,11 +7,14 @@ Runs only inside the reader process; whatever a library raises counts as a broke
 from __future__ import annotations
 
 import re
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from everfill.compute.charset import decode_text
 from everfill.compute.extract_result import Extract, UnreadableError, bounded
 from everfill.compute.pages import mark_pages
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser
 
 __all__ = ["read_html", "read_pdf", "read_text"]
 
@@ -53,14 +56,25 @@ def read_html(data: bytes, charset: str | None) -> Extract:
 
     page = decode_text(data, charset, html=True).replace("\x00", "")
     tree = LexborHTMLParser(page)
-    heading = tree.css_first("title")
-    title = " ".join(heading.text().split()) if heading else None
+    title, heading = _line(tree, "title"), _line(tree, "main h1, article h1") or _line(tree, "h1")
     text = trafilatura.extract(page, fast=True, include_comments=False)
     if not text:
         tree.strip_tags(["script", "style", "noscript", "template", "svg", "head"])
         lines = tree.text(separator="\n").splitlines()
         text = "\n".join(" ".join(line.split()) for line in lines if line.strip())
-    return Extract(text=text, format="html", title=title or None)
+    return Extract(text=_headed(text, heading or title), format="html", title=title or None)
+
+
+def _line(tree: LexborHTMLParser, selector: str) -> str:
+    found = tree.css_first(selector)
+    return " ".join(found.text().split()) if found else ""
+
+
+def _headed(text: str, heading: str) -> str:
+    """With what the page is called above it, which the search for its main text may leave out."""
+    if not heading or not text or heading in " ".join(text.split()):
+        return text
+    return f"{heading}\n\n{text}"
 
 
 def read_text(data: bytes, charset: str | None) -> Extract:

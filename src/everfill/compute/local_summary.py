@@ -18,7 +18,7 @@ from everfill.compute.protocol import (
     NotFound,
     Value,
 )
-from everfill.compute.sentences import split_sentences, split_words
+from everfill.compute.sentences import is_whole, split_sentences, split_words
 from everfill.tables.types import TEXT, ColumnType, TypeName
 from everfill.tables.values import JsonValue
 
@@ -73,6 +73,9 @@ def _summarise(text: str, count: int) -> ComputeResult:
         return NotFound(reason="no text")
     if len(sentences) <= count:
         return Value(value=_join(sentences))
+    whole = [sentence for sentence in sentences if is_whole(sentence)]
+    if len(whole) >= count:
+        sentences = whole  # titles and rows of tables say little by themselves
     shortlist = _shortlist(sentences, max(_EMBEDDED_SENTENCES_MAX, count))
     chosen = _central([sentences[index] for index in shortlist], count)
     return Value(value=_join([sentences[shortlist[index]] for index in chosen]))
