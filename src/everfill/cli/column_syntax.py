@@ -22,9 +22,16 @@ _FORM: Final = (
     "Write it as 'name[:type] = kind: template', such as 'lang = local:language: {{text}}'."
 )
 _KIND_WORD: Final = re.compile(r"[a-z][a-z0-9_]*(?::[a-z][a-z0-9_]*)?")
-_KEYS: Final = frozenset(
-    {"name", "type", "kind", "template", "options", "schedule", "accepts_missing"}
-)
+_KEYS: Final[Mapping[str, tuple[type, str]]] = {
+    "name": (str, "text"),
+    "kind": (str, "text"),
+    "template": (str, "text"),
+    "type": (str, "text"),
+    "schedule": (str, "text"),
+    "accepts_missing": (bool, "true or false"),
+    "options": (dict, "a table"),
+}
+_REQUIRED: Final = ("name", "kind", "template")
 
 
 def parse_column(text: str) -> ColumnDraft:
@@ -67,7 +74,7 @@ def read_recipe(path: Path) -> list[ColumnDraft]:
     columns = document.get("column", [])
     if not isinstance(columns, list) or not columns:
         raise InvalidError("recipe_invalid", f"{path} has no [[column]].")
-    tables = cast("Sequence[Mapping[str, Any]]", columns)
+    tables = cast("Sequence[object]", columns)
     return [_draft(path, place, table) for place, table in enumerate(tables, start=1)]
 
 
@@ -93,24 +100,30 @@ def _split_spec(text: str, spec: str) -> tuple[str, str]:
     )
 
 
-def _draft(path: Path, place: int, table: Mapping[str, Any]) -> ColumnDraft:
-    where = f"{path}, column {table.get('name', place)!r}"
-    if unknown := table.keys() - _KEYS:
+def _draft(path: Path, place: int, table: object) -> ColumnDraft:
+    if not isinstance(table, dict):
+        hint = "A recipe holds [[column]] tables."
+        raise InvalidError("recipe_invalid", f"{path}, column {place} is no table.", hint=hint)
+    given = cast("Mapping[str, Any]", table)
+    _check_keys(f"{path}, column {given.get('name', place)!r}", given)
+    return ColumnDraft(
+        name=given["name"],
+        type=parse_type(given["type"]) if "type" in given else None,
+        kind=given["kind"],
+        template=given["template"],
+        options=cast("Mapping[str, JsonValue]", given.get("options", {})),
+        accepts_missing=given.get("accepts_missing", False),
+        schedule=parse_schedule(given.get("schedule", "on_change")),
+    )
+
+
+def _check_keys(where: str, table: Mapping[str, Any]) -> None:
+    if unknown := table.keys() - _KEYS.keys():
         hint = f"The keys are {', '.join(sorted(_KEYS))}."
         names = ", ".join(sorted(unknown))
         raise InvalidError("recipe_invalid", f"{where}: {names} means nothing here.", hint=hint)
-    for key in ("name", "kind", "template"):
-        if not isinstance(table.get(key), str):
-            raise InvalidError("recipe_invalid", f"{where}: {key} is missing or no text.")
-    options = table.get("options", {})
-    if not isinstance(options, dict):
-        raise InvalidError("recipe_invalid", f"{where}: options must be a table.")
-    return ColumnDraft(
-        name=table["name"],
-        type=parse_type(table["type"]) if "type" in table else None,
-        kind=table["kind"],
-        template=table["template"],
-        options=cast("Mapping[str, JsonValue]", options),
-        accepts_missing=bool(table.get("accepts_missing", False)),
-        schedule=parse_schedule(str(table.get("schedule", "on_change"))),
-    )
+    for key, (kind, told) in _KEYS.items():
+        if key in table and not isinstance(table[key], kind):
+            raise InvalidError("recipe_invalid", f"{where}: {key} must be {told}.")
+        if key in _REQUIRED and key not in table:
+            raise InvalidError("recipe_invalid", f"{where}: {key} is missing.")
