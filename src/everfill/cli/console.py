@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from everfill.cli.exit_codes import ExitCode, exit_code_of
 from everfill.infra.postgres import OUTAGES, unavailable
@@ -31,6 +32,7 @@ __all__ = [
     "err",
     "fail",
     "out",
+    "plain",
     "print_json",
     "print_table",
     "run",
@@ -42,8 +44,29 @@ __all__ = [
 DEFAULT_NAMESPACE: Final = "default"
 _SHOWN_CHARS_MAX: Final = 200
 
-out: Final = Console(highlight=False)
-err: Final = Console(stderr=True, highlight=False)
+_COLUMN_CHARS_MAX: Final = 48
+_COLUMN_CHARS_LEAST: Final = 6  # narrower, a column tells nothing
+_CONTROL: Final = {
+    code: "\N{REPLACEMENT CHARACTER}"
+    for code in (*range(0x20), *range(0x7F, 0xA0))
+    if chr(code) not in "\n\t"
+}
+
+
+class _PlainConsole(Console):
+    """A console whose texts cannot steer the terminal: tables hold what strangers wrote."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(plain(text), **options)
+
+
+def plain(text: str) -> str:
+    """The text without characters that a terminal obeys."""
+    return text if text.isprintable() else text.translate(_CONTROL)
+
+
+out: Final = _PlainConsole(highlight=False, emoji=False)
+err: Final = _PlainConsole(stderr=True, highlight=False, emoji=False)
 
 DataDir = Annotated[
     Path | None,
@@ -113,7 +136,9 @@ def log_to_stderr(level: int = logging.ERROR) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    logging.basicConfig(level=level, stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(level)  # some libraries give their loggers a level of their own
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 def split_collection(text: str) -> tuple[str, str]:
@@ -130,13 +155,40 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], **options: Any) -> None:
-    """A table that fits the screen; cells are plain text, not markup."""
+    """A table that fits the screen: of too many columns, those in the middle are left out."""
+    heads, body = [escape(column) for column in columns], list(rows)
+    head_count, tail_count = _fitting([heads, *body], out.width)
+    left_out = len(heads) - head_count - tail_count
+    if left_out:
+        tail = len(heads) - tail_count
+        heads = [*heads[:head_count], "…", *heads[tail:]]
+        body = [[*row[:head_count], "…", *row[tail:]] for row in body]
     table = Table(show_edge=False, pad_edge=False, header_style="bold", **options)
-    for column in columns:
-        table.add_column(escape(column), overflow="ellipsis", max_width=48)
-    for row in rows:
+    for head in heads:
+        table.add_column(head, overflow="ellipsis", max_width=_COLUMN_CHARS_MAX)
+    for row in body:
         table.add_row(*row)
     out.print(table)
+    if left_out:
+        err.print(f"[dim]{left_out:,} columns in the middle are left out.[/]")
+
+
+def _fitting(rows: Sequence[Sequence[str]], width: int) -> tuple[int, int]:
+    """How many columns fit the width, from the left and from the right; at least one of each."""
+    needs = [
+        min(max(Text.from_markup(cell).cell_len for cell in cells), _COLUMN_CHARS_LEAST) + 3
+        for cells in zip(*rows, strict=True)
+    ]
+    if sum(needs) <= width + 3:
+        return len(needs), 0
+    left, right, used = 1, 1, needs[0] + needs[-1] + 1
+    while left + right < len(needs):
+        from_left = left <= right
+        used += needs[left] if from_left else needs[-right - 1]
+        if used > width:
+            break
+        left, right = left + from_left, right + (not from_left)
+    return left, right
 
 
 def shown(value: JsonValue | Missing) -> str:

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from everfill.autofill.progress import Progress as Counts
 from everfill.autofill.progress import Watch, read_progress
-from everfill.cli.console import err
+from everfill.cli.console import err, plain
 from everfill.infra.postgres import Pool, persist
 from everfill.kernel.ids import CollectionId, ColumnId
 
@@ -76,6 +76,7 @@ class Meter:
 
     def tell(self, doing: str, told: str, *, done: int = 0, total: int | None = None) -> None:
         """Show what is being done, how far it is, and a few figures."""
+        told = plain(told)
         if not self._live:
             self._tell_plainly(f"{doing} {told}")
             return

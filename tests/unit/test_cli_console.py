@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from everfill.cli.console import out, plain, print_table
+
+
+def test_a_text_cannot_steer_the_terminal() -> None:
+    with out.capture() as captured:
+        out.print("a\x1b[2J\x1b]0;title\x07b\x9bc\x00 :smile:", markup=False)
+    assert captured.get() == "a\ufffd[2J\ufffd]0;title\ufffdb\ufffdc\ufffd :smile:\n"
+
+
+def test_printable_text_stays_as_it_is() -> None:
+    assert plain("naïve 😀 «x»\n\ty") == "naïve 😀 «x»\n\ty"
+
+
+def test_a_table_too_wide_leaves_out_columns_in_the_middle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(out, "width", 40)
+    names = [f"c{number}" for number in range(1_000)]
+    with out.capture() as captured:
+        print_table(names, [[f"v{number}" for number in range(1_000)]])
+    head, _, row = captured.get().splitlines()[:3]
+    assert head.split("┃")[0].strip() == "c0"
+    assert head.split("┃")[-1].strip() == "c999"
+    assert row.split("│")[0].strip() == "v0"
+    assert row.split("│")[-1].strip() == "v999"
+
+
+def test_a_table_that_fits_is_whole() -> None:
+    with out.capture() as captured:
+        print_table(["a", "b"], [["1", "2"]])
+    assert "…" not in captured.get()
