@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from everfill.kernel.errors import InvalidError
-from everfill.tables.exports import SinkColumn, SinkRow, open_sink
+from everfill.tables.exports import SinkColumn, SinkRow, check_target, open_sink
 from everfill.tables.imports import open_source
 from everfill.tables.imports.source import SyncSource
 from everfill.tables.type_syntax import parse_type
@@ -290,3 +290,31 @@ def test_any_text_comes_back_from_json_lines(tmp_path: Path, rows: list[list[str
     table = [*rows, ["words"]]
     _write(path, _columns(a="text"), table)
     assert _read(path) == table
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "code"),
+    [
+        ("table.csv", "table.csv", "output_is_input"),
+        ("docs/../table.csv", "table.csv", "output_is_input"),
+        ("docs/deep/out.csv", "docs", "output_is_input"),
+        ("folder.csv", "table.csv", "output_unwritable"),
+        ("table.csv/out.csv", "other.csv", "output_unwritable"),
+        ("out.foo", "table.csv", "format_unknown"),
+    ],
+)
+def test_a_target_that_cannot_take_the_table_is_refused_before_any_work(
+    tmp_path: Path, target: str, source: str, code: str
+) -> None:
+    (tmp_path / "table.csv").touch()
+    for folder in ("docs", "folder.csv"):
+        (tmp_path / folder).mkdir()
+    with pytest.raises(InvalidError) as caught:
+        check_target(tmp_path / target, tmp_path / source)
+    assert caught.value.code == code
+
+
+def test_a_target_beside_its_source_or_in_a_new_folder_is_fine(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    check_target(tmp_path / "docs.csv", tmp_path / "docs")
+    check_target(tmp_path / "new" / "out.csv", tmp_path / "docs")

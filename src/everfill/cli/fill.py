@@ -16,7 +16,7 @@ import typer
 from rich.markup import escape
 
 from everfill.app import App, open_app
-from everfill.autofill.columns import ColumnDraft
+from everfill.autofill.columns import ColumnDraft, order_drafts
 from everfill.autofill.dispatch import Only, Request
 from everfill.autofill.intake import Intake, Taken
 from everfill.autofill.progress import Failures, Progress, Waits, list_failures, list_waits
@@ -38,10 +38,9 @@ from everfill.cli.workers import start_workers
 from everfill.kernel.config import Settings
 from everfill.kernel.ids import CollectionId
 from everfill.tables.definitions import Definitions, check_name
-from everfill.tables.exports import SinkColumn, open_sink
+from everfill.tables.exports import check_target
 from everfill.tables.imports import Source, open_source
 from everfill.tables.schema import Schema
-from everfill.tables.types import TEXT
 
 __all__ = ["fill"]
 
@@ -113,11 +112,12 @@ def fill(
     settings = settings_of(data_dir, worker__slots=slots, worker__processes=workers)
 
     async def work() -> int:
-        drafts = [*(read_recipe(recipe) if recipe else []), *map(parse_column, column or [])]
+        given = [*(read_recipe(recipe) if recipe else []), *map(parse_column, column or [])]
+        drafts = order_drafts(given)
         name = collection or source.resolve().stem
         check_name("collection", name)
         if output:
-            open_sink(output, [SinkColumn(name="any", type=TEXT)])  # refuses an unknown format
+            check_target(output, source)
         order = _Order(
             source=source,
             drafts=drafts,
@@ -201,6 +201,7 @@ async def _import(
         order.source,
         source,
         author=f"source:{order.source.name}",
+        sheet=order.sheet,
         on_rows=lambda n: meter.tell("Importing", f"{n:,} rows", done=n, total=source.row_count),
     )
     return collection.collection_id, taken
