@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import zipfile
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -239,3 +240,27 @@ async def test_a_missing_path_is_told(tmp_path: Path, name: str) -> None:
 async def test_endings_are_known_in_capitals_too(tmp_path: Path) -> None:
     path = write(tmp_path / "T.JSONL", json.dumps({"a": 1}))
     assert values(await read(open_source(path, on_bad_row="stop"))) == [[1]]
+
+
+def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    with pytest.raises(InvalidError) as caught:
+        open_source(pipe, on_bad_row="stop")
+    assert caught.value.code == "file_unreadable"
+
+
+def test_a_sheet_of_what_has_no_sheets_is_refused(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("a\n1\n")
+    with pytest.raises(InvalidError) as caught:
+        open_source(table, on_bad_row="stop", sheet="Second")
+    assert caught.value.code == "sheet_unwanted"
+
+
+def test_doubled_braces_in_a_header_become_single_ones_and_it_is_told(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("a{{b}},a{b}\n1,2\n")
+    source = open_source(table, on_bad_row="stop")
+    assert [column.name for column in source.columns] == ["a{b}", "a{b}_2"]
+    assert "Column 1 ('a{{b}}') is called 'a{b}' here." in source.notes
