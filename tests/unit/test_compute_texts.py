@@ -37,6 +37,7 @@ from everfill.compute.sentences import is_whole, split_sentences, split_words
         ("# Minutes\n\n## 2. Budget\nIt was agreed.", ["Minutes", "2. Budget", "It was agreed."]),
         ("[page 1]\nFirst here.\n\f[page 2]\nThen there.", ["First here.", "Then there."]),
         ("- One thing\n- Another thing.", ["One thing", "Another thing."]),
+        ("Late - as ever - he came.", ["Late - as ever - he came."]),
         (
             "Sum it up.\n| 4 Std. | 70,00 |\n| 2 | 80,00 |",
             ["Sum it up.", "| 4 Std. | 70,00 |", "| 2 | 80,00 |"],

@@ -42,7 +42,7 @@ _GAP: Final = re.compile(r"\s+")
 _TAIL_CHARS: Final = 24
 """How much of a piece is looked at for what only seems to end it."""
 _HEADING: Final = re.compile(r"\s{0,3}#{1,6}\s+(.*)")
-_ITEM: Final = re.compile(r"\s*[-*•]\s+")
+_ITEM: Final = re.compile(r"\A\s*[-*•]\s+")
 _SHORT_LINE: Final = 0.6
 """A line shorter than this share of its page's longest was broken off on purpose."""
 _NOT_STARTED: Final = re.compile(r"[,;:\-–—&/(]\s*$")
