@@ -1,5 +1,8 @@
 """CSV and TSV in UTF-8: missing and null are nothing, the empty string is `""`, lines end in LF.
 
+Lists and objects are JSON text, files their names (JSON lines and Parquet keep the whole of them).
+NUL is written as it is, half of a surrogate pair as U+FFFD.
+
 Text is written as it is, also where it starts with `=`, `+`, `-` or `@`: a file of values must
 come back unchanged. (A spreadsheet program may take such text for a formula; the Excel format says
 that it is text.)
@@ -12,8 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from everfill.tables.exports.sink import Sink, SinkColumn
-from everfill.tables.values import MISSING, JsonValue, Missing, to_text
+from everfill.tables.exports.sink import Sink, SinkColumn, cell_text
+from everfill.tables.types import TypeName
+from everfill.tables.values import MISSING, JsonValue, Missing
 
 __all__ = ["CsvSink"]
 
@@ -33,6 +37,7 @@ class CsvSink(Sink):
     def __init__(self, path: Path, columns: Sequence[SinkColumn], *, with_status: bool) -> None:
         super().__init__(path, columns, with_status=with_status)
         self._delimiter = "\t" if path.suffix.lower() in {".tsv", ".tab"} else ","
+        self._types = [column.type.name for column in self._layout]
         self._file: BinaryIO | None = None
 
     def _open(self, part: Path) -> None:
@@ -40,8 +45,8 @@ class CsvSink(Sink):
         self._put(self._delimiter.join(_quoted(column.name) for column in self._layout) + "\n")
 
     def _write(self, rows: Sequence[Sequence[JsonValue | Missing]]) -> None:
-        delimiter = self._delimiter
-        lines = [delimiter.join([_field(value) for value in row]) for row in rows]
+        delimiter, types = self._delimiter, self._types
+        lines = [delimiter.join(map(_field, row, types)) for row in rows]
         self._put("".join([line + "\n" for line in lines]))
 
     def _put(self, text: str) -> None:
@@ -56,14 +61,14 @@ class CsvSink(Sink):
         self._finish()
 
 
-def _field(value: JsonValue | Missing) -> str:
+def _field(value: JsonValue | Missing, name: TypeName) -> str:
     if isinstance(value, str):
         return f'"{value.replace(_MARK, _MARKS)}"' if not value or _SPECIAL.search(value) else value
     if value is None or value is MISSING:
         return ""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return repr(value)
-    return _quoted(to_text(value))
+    return _quoted(cell_text(value, name))
 
 
 def _quoted(text: str) -> str:

@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
@@ -29,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["ParquetSink"]
 
 _PART_ROWS: Final = 50_000
+_PART_BYTES: Final = 64 * 2**20
+"""Of spooled text: rows may hold whole documents, and a part is in memory several times over."""
+_SPOOL: Final = "spool.jsonl"
 _INT64_MAX: Final = 2**63 - 1
 _EXACT_MAX: Final = 2**53
 
@@ -76,12 +78,13 @@ class ParquetSink(Sink):
         super().__init__(path, columns, with_status=with_status)
         self._fits = [_Fit(column.type.name) for column in self._layout]
         self._spool: BinaryIO | None = None
+        self._rows = 0
         self._folder = self._part.with_suffix(".parts")
 
     def _open(self, part: Path) -> None:
         part.touch(exist_ok=False)  # the merge replaces it at the end
         self._folder.mkdir()
-        self._spool = (self._folder / "spool.jsonl").open("xb")
+        self._spool = (self._folder / _SPOOL).open("xb")
 
     def _write(self, rows: Sequence[Sequence[JsonValue | Missing]]) -> None:
         assert self._spool is not None, "the sink is entered"
@@ -92,6 +95,7 @@ class ParquetSink(Sink):
                     if value is not None:
                         fit.observe(value)
         self._spool.write(b"".join(map(json_line, plain)))
+        self._rows += len(plain)
 
     def _finish(self) -> None:
         import polars as pl  # noqa: PLC0415 - half a second that only Parquet files cost
@@ -102,25 +106,39 @@ class ParquetSink(Sink):
             if fit.as_text:
                 what = f"Column {column.name!r} holds values that are no {fit.type} Parquet knows"
                 self._note(f"{what}; it is written as text.")
-        parts = [self._write_part(number, rows) for number, rows in enumerate(self._spooled())]
-        pl.scan_parquet(parts, glob=False).sink_parquet(self._part, row_group_size=_PART_ROWS)
+        rows_max = self._part_rows()
+        parts = [self._write_part(*item) for item in enumerate(self._spooled(rows_max))]
+        pl.scan_parquet(parts, glob=False).sink_parquet(self._part, row_group_size=rows_max)
         self._remove_folder()
 
     def _abandon(self) -> None:
-        if self._spool is not None:
-            self._spool.close()
-        self._remove_folder()
+        try:
+            if self._spool is not None:
+                self._spool.close()
+        finally:
+            self._remove_folder()
 
     def _remove_folder(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _spooled(self) -> Iterator[list[list[JsonValue]]]:
-        """The rows in parts; one empty part if there are none."""
-        with (self._folder / "spool.jsonl").open("rb") as spool:
-            rows = list(map(_decoded, islice(spool, _PART_ROWS)))
+    def _part_rows(self) -> int:
+        """How many rows of the average size make a part, and a row group."""
+        size_bytes = (self._folder / _SPOOL).stat().st_size
+        return max(1, min(_PART_ROWS, self._rows * _PART_BYTES // max(size_bytes, 1)))
+
+    def _spooled(self, rows_max: int) -> Iterator[list[list[JsonValue]]]:
+        """The rows in parts, none far over its bounds; one empty part if there are none."""
+        rows: list[list[JsonValue]] = []
+        size_bytes, parts = 0, 0
+        with (self._folder / _SPOOL).open("rb") as spool:
+            for line in spool:
+                rows.append(_decoded(line))
+                size_bytes += len(line)
+                if len(rows) == rows_max or size_bytes >= _PART_BYTES:
+                    yield rows
+                    rows, size_bytes, parts = [], 0, parts + 1
+        if rows or not parts:
             yield rows
-            while rows := list(map(_decoded, islice(spool, _PART_ROWS))):
-                yield rows
 
     def _write_part(self, number: int, rows: list[list[JsonValue]]) -> Path:
         import polars as pl  # noqa: PLC0415 - half a second that only Parquet files cost
@@ -130,7 +148,7 @@ class ParquetSink(Sink):
         pl.DataFrame(
             [
                 pl.Series(
-                    column.name,
+                    self._storable(column.name),
                     [None if value is None else self._converted(value, fit) for value in values],
                     dtype=_data_type(fit),
                 )
@@ -191,9 +209,13 @@ def _is_typed(value: JsonValue, name: TypeName) -> bool:
         case TypeName.CHOICES:
             return isinstance(value, list) and all(isinstance(item, str) for item in value)
         case _:
-            return isinstance(value, list) and all(
-                isinstance(item, (int, float)) and not isinstance(item, bool) for item in value
-            )
+            return isinstance(value, list) and all(map(_is_double, value))
+
+
+def _is_double(item: JsonValue) -> bool:
+    if isinstance(item, int):
+        return not isinstance(item, bool) and abs(item) <= _EXACT_MAX
+    return isinstance(item, float)
 
 
 def _is_moment(text: str, name: TypeName) -> bool:
@@ -201,8 +223,9 @@ def _is_moment(text: str, name: TypeName) -> bool:
         if name is TypeName.DATE:
             date.fromisoformat(text)
             return True
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
+        moment = datetime.fromisoformat(text)
+        return moment.tzinfo is not None and moment.astimezone(UTC).year > 0
+    except (ValueError, OverflowError):  # no date, or in UTC before year 1 or after 9999
         return False
 
 

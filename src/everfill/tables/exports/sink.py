@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from everfill.kernel.errors import InvalidError
-from everfill.tables.types import TEXT, ColumnType
-from everfill.tables.values import MISSING, JsonValue, Missing
+from everfill.tables.types import FILE_TYPES, TEXT, ColumnType, TypeName
+from everfill.tables.values import MISSING, JsonValue, Missing, to_text
 
-__all__ = ["Sink", "SinkColumn", "SinkRow", "storable"]
+__all__ = ["Sink", "SinkColumn", "SinkRow", "cell_text", "storable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +79,11 @@ class Sink(ABC):
             self._target.parent.mkdir(parents=True, exist_ok=True)
             self._open(self._part)
         except OSError as error:
-            self._drop_part()
+            self._discard()
             raise self._unwritable(error) from error
+        except BaseException:
+            self._discard()
+            raise
         return self
 
     def __exit__(
@@ -89,17 +92,18 @@ class Sink(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is not None:
+            self._discard()
+            return
         try:
-            if error is None:
-                self._finish()
-                self._put_in_place()
-            else:
-                self._abandon()
+            self._finish()
+            self._put_in_place()
         except OSError as fault:
-            if error is None:
-                raise self._unwritable(fault) from fault
-        finally:
-            self._drop_part()
+            self._discard()
+            raise self._unwritable(fault) from fault
+        except BaseException:
+            self._discard()
+            raise
 
     def write(self, rows: Sequence[SinkRow]) -> None:
         """Append rows.
@@ -127,7 +131,7 @@ class Sink(ABC):
 
     @abstractmethod
     def _abandon(self) -> None:
-        """Close the file, which will not be used."""
+        """Close the file, which will not be used, however far it came; may raise OSError."""
 
     def _note(self, sentence: str) -> None:
         if sentence not in self.notes:
@@ -149,8 +153,11 @@ class Sink(ABC):
                 flat.append(_told(row.errors, index))
         return flat
 
-    def _drop_part(self) -> None:
-        with suppress(OSError):  # what made the folder unreachable was told already
+    def _discard(self) -> None:
+        """Leave nothing behind; the fault that led here is the one to tell."""
+        with suppress(OSError):
+            self._abandon()
+        with suppress(OSError):
             self._part.unlink(missing_ok=True)
 
     def _put_in_place(self) -> None:
@@ -164,6 +171,13 @@ class Sink(ABC):
         return InvalidError(
             "output_unwritable", message, hint="Free some space, or write elsewhere."
         )
+
+
+def cell_text(value: JsonValue, name: TypeName) -> str:
+    """How a value reads in a cell of a sheet: a file by its name, the rest as in a template."""
+    if name in FILE_TYPES and isinstance(value, dict) and isinstance(value.get("name"), str):
+        return str(value["name"])
+    return to_text(value)
 
 
 def storable(text: str) -> str:
