@@ -58,7 +58,9 @@ async def served(engine: Engine, stack: Endpoints) -> AsyncIterator[Served]:
     ):
         dispatcher = Dispatcher(engine.pool, engine.queue, engine.blobs, announcer)
         janitor = Janitor(engine.pool, engine.queue, dispatcher)
-        activities = Activities(engine.pool, engine.queue, bus, janitor, announcer)
+        activities = Activities(
+            engine.pool, engine.queue, bus, janitor, announcer, tick_seconds=0.5
+        )
         stop = asyncio.Event()
         worker = SetupWorker(settings, stack.temporal_address, activities)
         running = asyncio.create_task(worker.run(stop))

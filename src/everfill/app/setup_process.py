@@ -22,5 +22,12 @@ async def run_setup_worker(settings: Settings, stop: asyncio.Event) -> None:
     """
     async with open_app(settings, name="everfill-setup-worker") as app:
         janitor = Janitor(app.pool, app.queue, app.dispatcher)
-        activities = Activities(app.pool, app.queue, app.bus, janitor, app.announcer)
+        activities = Activities(
+            app.pool,
+            app.queue,
+            app.bus,
+            janitor,
+            app.announcer,
+            tick_seconds=settings.janitor.tick_seconds,
+        )
         await SetupWorker(settings, app.endpoints.temporal_address, activities).run(stop)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from everfill.autofill.bus import Bus
-from everfill.autofill.workflow_names import SETUP_WORKFLOW, WORK_SIGNAL, setup_id
+from everfill.autofill.workflow_names import SETUP_WORKFLOW, WORK_SIGNAL, SetupStart, setup_id
 from everfill.kernel.clock import Clock, SystemClock
 from everfill.kernel.config import TemporalSettings
 from everfill.kernel.errors import UnavailableError
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["TemporalAnnouncer"]
 
 TURN_SECONDS: Final = 1.0
+"""A collection is announced once in this time, by all processes together."""
+PAUSE_SECONDS: Final = 5.0
+"""How long Temporal is left alone after it did not answer: the janitor makes up for it."""
+_SIGNAL_SECONDS: Final = 2.0
+_UNDERWAY_MAX: Final = 100  # announcements of one process under way; more are left to the janitor
 _CLOSE_SECONDS: Final = 2.0
 _KNOWN_MAX: Final = 10_000  # collections remembered by one process; then all are forgotten
 _LOG: Final = structlog.stdlib.get_logger()
@@ -52,6 +58,9 @@ class TemporalAnnouncer:
         self._announced_at: dict[CollectionId, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._client: Client | None = None
+        self._connecting = asyncio.Lock()
+        self._is_out = False
+        self._asked_again_at = 0.0
         self.signals_sent = 0
 
     @classmethod
@@ -69,6 +78,8 @@ class TemporalAnnouncer:
     async def announce(self, collection_id: CollectionId) -> None:
         """Announce a collection, unless that was done within the last second."""
         now = self._clock.monotonic_seconds()
+        if now < self._asked_again_at or len(self._tasks) >= _UNDERWAY_MAX:
+            return
         if now - self._announced_at.get(collection_id, -TURN_SECONDS) < TURN_SECONDS:
             return
         if len(self._announced_at) >= _KNOWN_MAX:
@@ -80,11 +91,12 @@ class TemporalAnnouncer:
 
     async def aclose(self) -> None:
         """Wait briefly for announcements under way."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        underway = set(self._tasks)
+        if underway:
+            _, late = await asyncio.wait(underway, timeout=_CLOSE_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     async def _announce(self, collection_id: CollectionId) -> None:
         if not await self._bus.take_turn(collection_id, seconds=TURN_SECONDS):
@@ -92,8 +104,9 @@ class TemporalAnnouncer:
         try:
             await self._signal(collection_id)
         except Exception as error:  # noqa: BLE001 - best effort: the janitor makes up for it
-            self._client = None
-            _LOG.warning("announce.failed", collection_id=collection_id, error=str(error))
+            self._fell_out(collection_id, error)
+        else:
+            self._is_out = False
 
     async def _signal(self, collection_id: CollectionId) -> None:
         from temporalio.common import WorkflowIDConflictPolicy  # noqa: PLC0415 - half a second
@@ -101,11 +114,12 @@ class TemporalAnnouncer:
         client = await self._connect()
         await client.start_workflow(
             SETUP_WORKFLOW,
-            collection_id,
+            SetupStart(collection_id=collection_id),
             id=setup_id(collection_id),
             task_queue=self._settings.task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             start_signal=WORK_SIGNAL,
+            rpc_timeout=timedelta(seconds=_SIGNAL_SECONDS),
         )
         self.signals_sent += 1
 
@@ -114,10 +128,23 @@ class TemporalAnnouncer:
             connect_temporal,
         )
 
-        if self._client is None:
-            try:
-                self._client = await connect_temporal(self._settings, self._address)
-            except UnavailableError:
-                self._announced_at.clear()
-                raise
-        return self._client
+        async with self._connecting:
+            if self._clock.monotonic_seconds() < self._asked_again_at:
+                raise UnavailableError("temporal_unavailable", "Temporal did not answer just now.")
+            if self._client is None:
+                try:
+                    self._client = await connect_temporal(self._settings, self._address)
+                except UnavailableError:
+                    self._pause()
+                    raise
+            return self._client
+
+    def _fell_out(self, collection_id: CollectionId, error: Exception) -> None:
+        if not self._is_out:
+            _LOG.warning("announce.failed", collection_id=collection_id, error=str(error))
+        self._is_out = True
+        self._announced_at.pop(collection_id, None)
+        self._pause()
+
+    def _pause(self) -> None:
+        self._asked_again_at = self._clock.monotonic_seconds() + PAUSE_SECONDS

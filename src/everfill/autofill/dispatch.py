@@ -120,6 +120,18 @@ class Dispatcher:
             cells += signalled
         return Dispatched(cells=cells, run_id=run_id)
 
+    async def start_run(self, connection: Connection, request: Request) -> RunId | None:
+        """Record a bulk run inside the caller's transaction; it is signalled by `advance`.
+
+        Should the caller die after its commit, the janitor goes on with the run.
+
+        Returns:
+            The run; None where the request names no computed column.
+        """
+        schema = await Definitions(connection).load_schema(request.collection_id)
+        columns = _explicit(schema, request.columns)
+        return await self._record_run(connection, request, columns) if columns else None
+
     async def advance(self, run_id: RunId) -> int | None:
         """Signal the next chunk of a run, in one transaction; None when nothing is left."""
         async with self._pool.connection() as connection, connection.transaction():
@@ -229,22 +241,27 @@ class Dispatcher:
             message = f"A dispatch names at most {limits.RUN_ROWS_MAX} rows one by one."
             raise InvalidError("rows_too_many", message, hint="Name fewer, or dispatch all rows.")
         async with self._pool.connection() as connection:
-            last = await Cells(connection, self._blobs).last_row(request.collection_id)
-            cursor = await connection.execute(
-                _SQL["start_run"],
-                {
-                    "collection_id": request.collection_id,
-                    "author": request.author,
-                    "reason": request.reason,
-                    "columns": [column.column_id for column in columns],
-                    "only": request.only,
-                    "forced": request.force,
-                    "rows": None if request.rows is None else sorted(request.rows),
-                    "last_row_id": last if request.rows is None else max(request.rows, default=0),
-                    "weight": request.weight,
-                },
-            )
-            row = await cursor.fetchone()
+            return await self._record_run(connection, request, columns)
+
+    async def _record_run(
+        self, connection: Connection, request: Request, columns: Sequence[Column]
+    ) -> RunId:
+        last = await Cells(connection, self._blobs).last_row(request.collection_id)
+        cursor = await connection.execute(
+            _SQL["start_run"],
+            {
+                "collection_id": request.collection_id,
+                "author": request.author,
+                "reason": request.reason,
+                "columns": [column.column_id for column in columns],
+                "only": request.only,
+                "forced": request.force,
+                "rows": None if request.rows is None else sorted(request.rows),
+                "last_row_id": last if request.rows is None else max(request.rows, default=0),
+                "weight": request.weight,
+            },
+        )
+        row = await cursor.fetchone()
         assert row is not None, "an insert returns its row"
         return RunId(row[0])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -32,12 +33,13 @@ class JanitorWorkflow:
 
     @workflow.query
     def last_report(self) -> dict[str, int | list[str]]:
-        """What the last tick healed; empty before the first of a run."""
+        """What the last tick healed; empty before the first one."""
         return self._report
 
     @workflow.run
     async def run(self, start: JanitorStart) -> None:
         """Heal, wait, again."""
+        self._report = start.report
         for _ in range(TICKS_A_RUN):
             ticked = await workflow.execute_activity(
                 "heal",
@@ -48,4 +50,4 @@ class JanitorWorkflow:
             )
             self._report = ticked.report
             await workflow.sleep(timedelta(seconds=ticked.next_in_seconds))
-        workflow.continue_as_new(start)
+        workflow.continue_as_new(replace(start, report=self._report))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -15,7 +16,7 @@ from temporalio.worker import Worker
 from everfill.autofill.activities import Activities
 from everfill.autofill.janitor_workflow import JanitorWorkflow
 from everfill.autofill.setup_workflow import SetupWorkflow
-from everfill.autofill.workflow_names import JANITOR_ID, JANITOR_WORKFLOW
+from everfill.autofill.workflow_names import JANITOR_ID, JANITOR_WORKFLOW, JanitorStart
 from everfill.infra.temporal import connect_temporal
 from everfill.kernel.config import Settings
 from everfill.kernel.errors import UnavailableError
@@ -64,14 +65,17 @@ class SetupWorker:
                 await _wait(stop, _ENSURE_SECONDS)
 
     async def _ensure_janitor(self, client: Client) -> None:
-        with suppress(RPCError):  # Temporal restarts; the next round makes up for it
+        try:
             await client.start_workflow(
                 JANITOR_WORKFLOW,
-                self._settings.janitor.tick_seconds,
+                JanitorStart(),
                 id=JANITOR_ID,
                 task_queue=self._settings.temporal.task_queue,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                rpc_timeout=timedelta(seconds=_ENSURE_SECONDS),
             )
+        except RPCError as error:  # Temporal restarts; the next round makes up for it
+            _LOG.info("setup_worker.janitor_not_ensured", error=str(error))
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:

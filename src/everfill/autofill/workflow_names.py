@@ -5,7 +5,7 @@ Every payload has a version and defaults, so that what an older process wrote ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from everfill.kernel.ids import CollectionId
@@ -60,8 +60,14 @@ class ServedCollection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JanitorStart:
-    """What the janitor is started or continued with."""
+    """What the janitor is started or continued with.
 
+    Attributes:
+        report: Of the last tick, where it is continued.
+        version: Of this payload.
+    """
+
+    report: dict[str, int | list[str]] = field(default_factory=dict[str, "int | list[str]"])
     version: int = 1
 
 

@@ -80,10 +80,12 @@ select %(collection_id)s, %(name)s,
 returning column_id;
 
 -- name: redefine_column
--- A changed definition is a barrier: results of the old version can no longer land as current.
+-- A changed definition is a barrier: results of the old version can no longer land as current. A
+-- changed cron expression counts from now: no time that had passed before is due.
 update columns set type = %(type)s::text::jsonb, kind = %(kind)s, template = %(template)s,
     options = %(options)s::text::jsonb, cost_class = %(cost_class)s::cost_class,
     accepts_missing = %(accepts_missing)s, schedule = %(schedule)s, cron = %(cron)s,
+    cron_ran_at = case when cron is distinct from %(cron)s then now() else cron_ran_at end,
     definition_version = definition_version + %(raise)s
 where column_id = %(column_id)s;
 
