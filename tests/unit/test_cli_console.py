@@ -7,8 +7,8 @@ from everfill.cli.console import out, plain, print_table
 
 def test_a_text_cannot_steer_the_terminal() -> None:
     with out.capture() as captured:
-        out.print("a\x1b[2J\x1b]0;title\x07b\x9bc\x00 :smile:", markup=False)
-    assert captured.get() == "a\ufffd[2J\ufffd]0;title\ufffdb\ufffdc\ufffd :smile:\n"
+        out.print("a\x1b[2J\x1b]0;title\x07b\x9bc\x00\udcff :smile:", markup=False)
+    assert captured.get() == "a\ufffd[2J\ufffd]0;title\ufffdb\ufffdc\ufffd\ufffd :smile:\n"
 
 
 def test_printable_text_stays_as_it_is() -> None:
@@ -33,3 +33,21 @@ def test_a_table_that_fits_is_whole() -> None:
     with out.capture() as captured:
         print_table(["a", "b"], [["1", "2"]])
     assert "…" not in captured.get()
+
+
+def test_a_table_of_one_line_a_row_narrows_its_widest_column(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(out, "width", 30)
+    with out.capture() as captured:
+        print_table(["id", "review"], [["R007", "long " * 20], ["R008", "short"]], one_line=True)
+    lines = captured.get().splitlines()
+    assert len(lines) == 4
+    assert lines[2] == "R007 │ long long long long lo…"
+
+
+def test_another_table_breaks_long_texts_and_cuts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(out, "width", 30)
+    with out.capture() as captured:
+        print_table(["key", "value"], [["url", "x" * 60]])
+    assert captured.get().count("x") == 60

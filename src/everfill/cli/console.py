@@ -48,7 +48,7 @@ _COLUMN_CHARS_MAX: Final = 48
 _COLUMN_CHARS_LEAST: Final = 6  # narrower, a column tells nothing
 _CONTROL: Final = {
     code: "\N{REPLACEMENT CHARACTER}"
-    for code in (*range(0x20), *range(0x7F, 0xA0))
+    for code in (*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xE000))
     if chr(code) not in "\n\t"
 }
 
@@ -61,7 +61,7 @@ class _PlainConsole(Console):
 
 
 def plain(text: str) -> str:
-    """The text without characters that a terminal obeys."""
+    """The text without characters that a terminal obeys, or that cannot be written."""
     return text if text.isprintable() else text.translate(_CONTROL)
 
 
@@ -154,8 +154,18 @@ def print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], **options: Any) -> None:
-    """A table that fits the screen: of too many columns, those in the middle are left out."""
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    one_line: bool = False,
+    **options: Any,
+) -> None:
+    """A table that fits the screen: of too many columns, those in the middle are left out.
+
+    Where `one_line` says so, a row has one line, whatever its texts, and the widest columns give
+    way first; else long texts are broken into lines, and nothing is cut.
+    """
     heads, body = [escape(column) for column in columns], list(rows)
     head_count, tail_count = _fitting([heads, *body], out.width)
     left_out = len(heads) - head_count - tail_count
@@ -164,8 +174,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], **options
         heads = [*heads[:head_count], "…", *heads[tail:]]
         body = [[*row[:head_count], "…", *row[tail:]] for row in body]
     table = Table(show_edge=False, pad_edge=False, header_style="bold", **options)
-    for head in heads:
-        table.add_column(head, overflow="ellipsis", max_width=_COLUMN_CHARS_MAX)
+    widths = _widths([heads, *body], out.width) if one_line else [None] * len(heads)
+    for head, width in zip(heads, widths, strict=True):
+        overflow = "ellipsis" if one_line else "fold"
+        table.add_column(head, overflow=overflow, no_wrap=one_line, max_width=width)
     for row in body:
         table.add_row(*row)
     out.print(table)
@@ -189,6 +201,18 @@ def _fitting(rows: Sequence[Sequence[str]], width: int) -> tuple[int, int]:
             break
         left, right = left + from_left, right + (not from_left)
     return left, right
+
+
+def _widths(rows: Sequence[Sequence[str]], width: int) -> Sequence[int]:
+    """As wide as the cells; where the screen is too narrow, the widest columns give way first."""
+    needs = [
+        min(max(Text.from_markup(cell).cell_len for cell in cells), _COLUMN_CHARS_MAX)
+        for cells in zip(*rows, strict=True)
+    ]
+    room = max(width - 3 * (len(needs) - 1), len(needs))
+    while sum(needs) > room:
+        needs[needs.index(max(needs))] -= 1
+    return needs
 
 
 def shown(value: JsonValue | Missing) -> str:

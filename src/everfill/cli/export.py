@@ -109,6 +109,7 @@ def print_page(columns: Sequence[Column], page: Sequence[Row]) -> None:
             [str(row_id), *(_shown_cell(cells.get(c.column_id, _EMPTY)) for c in columns)]
             for row_id, cells in page
         ],
+        one_line=True,
     )
 
 

@@ -90,9 +90,11 @@ def _explanation(cell: Cell) -> str:
         parts.append(f"tried again at {cell.retry_at:%H:%M:%S}")
     if cell.computed_at:
         parts.append(f"computed {cell.computed_at:%Y-%m-%d %H:%M:%S}")
-    for name in ("model", "input_tokens", "output_tokens", "cost_usd", "seconds"):
-        value = (cell.provenance or {}).get(name)
-        if value:
+    provenance = cell.provenance or {}
+    if seconds := provenance.get("seconds"):
+        parts.append(f"in {seconds} s")
+    for name in ("model", "input_tokens", "output_tokens", "cost_usd"):
+        if value := provenance.get(name):
             parts.append(f"{name.replace('_', ' ')} {escape(str(value))}")
     return "; ".join(parts)
 

@@ -61,6 +61,7 @@ async def _status_of_all(app: App, *, as_json: bool) -> None:
         return
     if not found:
         err.print("No collections yet. Make one with `everfill fill FILE --column …`.")
+        return
     print_table(
         ["collection", "rows", "computed cells"],
         [

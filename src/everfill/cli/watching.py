@@ -20,6 +20,8 @@ __all__ = ["WAIT_REASONS", "Meter", "counts_line", "duration", "watch_until_sett
 _POLL_SECONDS: Final = 0.5
 _POLL_COST_SHARE: Final = 10  # a count that takes long is repeated ten times its length later
 _PLAIN_LINE_SECONDS: Final = 5.0
+_BAR_CHARS: Final = 24
+_WIDE_CHARS: Final = 110  # a narrower screen has a shorter bar, and figures only where they matter
 _STYLES: Final = {
     "ready": "green",
     "failed": "red",
@@ -47,7 +49,7 @@ class Meter:
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=_BAR_CHARS if err.width >= _WIDE_CHARS else _BAR_CHARS // 3),
             TextColumn("{task.fields[told]}"),
             console=err,
             transient=True,
@@ -78,7 +80,7 @@ class Meter:
         """Show what is being done, how far it is, and a few figures."""
         told = plain(told)
         if not self._live:
-            self._tell_plainly(f"{doing} {told}")
+            self._tell_plainly(f"{doing} {told}".rstrip())
             return
         if self._task is None:
             self._task = self._bar.add_task(doing, total=total, told=told)
@@ -104,23 +106,27 @@ async def watch_until_settled(
         started = loop.time()
         counts = await persist(lambda: read_progress(pool, collection_id, names))
         watch.add(loop.time(), counts.unsettled)
-        told = counts_line(counts, watch)
+        told = counts_line(counts, watch, brief=err.is_terminal and err.width < _WIDE_CHARS)
         meter.tell("Filling", told, done=counts.settled, total=counts.cells or 1)
         if not counts.unsettled:
             return counts
         await asyncio.sleep(max(_POLL_SECONDS, _POLL_COST_SHARE * (loop.time() - started)))
 
 
-def counts_line(counts: Counts, watch: Watch | None = None) -> str:
-    """Counts by state, rate, time left, tokens and cost, as far as there is something to say."""
+def counts_line(counts: Counts, watch: Watch | None = None, *, brief: bool = False) -> str:
+    """Counts by state, rate, time left, tokens and cost, as far as there is something to say.
+
+    A brief line leaves out what only is under way.
+    """
+    hidden = {"ready", "empty", "queued", "blocked"} | ({"computing"} if brief else set[str]())
     parts = [f"{counts.settled:,} of {counts.cells:,} cells"]
     parts += [
         f"[{_STYLES.get(state, 'white')}]{n:,} {state.replace('_', ' ')}[/]"
         for state, n in counts.total.items()
-        if n and state not in {"ready", "empty", "queued", "blocked"}
+        if n and state not in hidden
     ]
     waiting = sum(counts.total.get(state, 0) for state in ("queued", "blocked"))
-    if waiting:
+    if waiting and not brief:
         parts.append(f"{waiting:,} queued")
     if watch and watch.cells_per_second >= 1:
         parts.append(f"{watch.cells_per_second:,.0f}/s")
