@@ -11,7 +11,7 @@ from everfill.autofill.columns import ColumnDraft
 from everfill.autofill.intake import Intake
 from everfill.infra.postgres import Pool
 from everfill.kernel import limits
-from everfill.kernel.errors import ConflictError, InvalidError
+from everfill.kernel.errors import ConflictError, InvalidError, NotFoundError
 from everfill.tables.definitions import Definitions
 from everfill.tables.types import TEXT
 
@@ -67,3 +67,19 @@ async def test_a_name_with_a_slash_could_not_be_told_from_two(
     async with pool.connection() as connection:
         with pytest.raises(InvalidError, match="slash"):
             await Definitions(connection).create_collection(namespace, name)
+
+
+async def test_a_name_that_cannot_be_stored_is_of_no_collection(pool: Pool) -> None:
+    async with pool.connection() as connection:
+        assert await Definitions(connection).find_collection("default", "a\udcff") is None
+
+
+async def test_a_collection_that_was_deleted_meanwhile_is_said_to_be(
+    engine: Engine, pool: Pool
+) -> None:
+    table = await engine.table("gone")
+    async with pool.connection() as connection:
+        await Definitions(connection).delete_collection(table)
+    with pytest.raises(NotFoundError, match="number") as caught:
+        await engine.schema(table)
+    assert "deleted" in str(caught.value)

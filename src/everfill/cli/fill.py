@@ -175,7 +175,10 @@ async def _fill(settings: Settings, order: _Order) -> int:
             collection_id, taken = await _import(app, order, source, meter)
             await app.columns.ensure(collection_id, order.drafts, author=_AUTHOR)
             schema = await _schema(app, collection_id)
-            counts = await _compute(app, order, schema, meter)
+            await _compute(app, order, schema, meter)
+            schema = await _schema(app, collection_id)  # somebody may have changed it meanwhile
+            names = {column.column_id: column.name for column in schema.computed}
+            counts = await watch_until_settled(app.pool, collection_id, names, meter)
             if order.out:
                 rows = counts.rows
                 source.notes += await export(
@@ -207,7 +210,7 @@ async def _import(
     return collection.collection_id, taken
 
 
-async def _compute(app: App, order: _Order, schema: Schema, meter: Meter) -> Progress:
+async def _compute(app: App, order: _Order, schema: Schema, meter: Meter) -> None:
     """Dispatch what is unfinished and watch it settle; workers run from before the dispatch."""
     names = {column.column_id: column.name for column in schema.computed}
     request = Request(
@@ -227,7 +230,7 @@ async def _compute(app: App, order: _Order, schema: Schema, meter: Meter) -> Pro
             await dispatch
         finally:
             dispatch.cancel()
-        return await watch_until_settled(app.pool, schema.collection_id, names, meter)
+        await watch_until_settled(app.pool, schema.collection_id, names, meter)
 
 
 async def _summarise(

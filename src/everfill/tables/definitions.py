@@ -107,7 +107,7 @@ class Definitions:
         """A collection by id; raises NotFoundError `collection_unknown`."""
         found = await self._collections(collection_id=collection_id)
         if not found:
-            raise NotFoundError("collection_unknown", f"There is no collection {collection_id}.")
+            raise _gone(collection_id)
         return found[0]
 
     async def list_collections(self, namespace: str | None = None) -> list[Collection]:
@@ -151,7 +151,7 @@ class Definitions:
         """Grows with every change of the columns; raises NotFoundError `collection_unknown`."""
         found = await self._rows("schema_version", {"collection_id": collection_id})
         if not found:
-            raise NotFoundError("collection_unknown", f"There is no collection {collection_id}.")
+            raise _gone(collection_id)
         return found[0][0]
 
     async def lock_schema(self, collection_id: CollectionId) -> Schema:
@@ -338,6 +338,8 @@ class Definitions:
         name: str | None = None,
         collection_id: CollectionId | None = None,
     ) -> list[Collection]:
+        if _UNSTORABLE.search(json.dumps([namespace, name], ensure_ascii=False)):
+            return []
         params: Params = {"namespace": namespace, "name": name, "collection_id": collection_id}
         return [
             Collection(
@@ -358,6 +360,14 @@ class Definitions:
 
     async def _run(self, query: str, params: Params) -> None:
         await self.connection.execute(_SQL[query], params)
+
+
+def _gone(collection_id: CollectionId) -> NotFoundError:
+    return NotFoundError(
+        "collection_unknown",
+        f"There is no collection of number {collection_id}.",
+        hint="Somebody may have deleted it meanwhile.",
+    )
 
 
 def check_name(noun: str, name: str) -> None:
