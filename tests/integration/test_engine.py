@@ -256,6 +256,27 @@ async def test_a_changed_definition_outdates_values_and_a_reprocess_brings_them_
     assert await engine.value(table, row, "two") == "2 one tea"
 
 
+async def test_a_failure_of_an_old_definition_is_outdated_too(engine: Engine) -> None:
+    number = ColumnType(name=TypeName.NUMBER)
+    amount = ColumnDraft(name="amount", type=number, kind="template", template="{{word}} x")
+    table = await engine.table("old", ColumnDraft(name="word"), amount)
+    row = await engine.add(table, word="7")
+    await engine.settle(table)
+    assert (await engine.cell(table, row, "amount")).status is CellStatus.FAILED
+    better = ColumnDraft(name="amount", type=number, kind="template", template="{{word}}")
+    await engine.columns.redefine(table, "amount", better, author="test")
+    cell = await engine.cell(table, row, "amount")
+    assert (cell.value, cell.status, cell.reason) == (
+        MISSING,
+        CellStatus.OUTDATED,
+        {"code": "definition_changed"},
+    )
+    assert await engine.counts(table) == {"outdated": 1}
+    assert await engine.reprocess(table, only=Only.OUTDATED, force=False) == 1
+    await engine.settle(table)
+    assert await engine.value(table, row, "amount") == 7
+
+
 async def test_a_result_of_an_old_definition_cannot_land(engine: Engine) -> None:
     slow = ColumnDraft(
         name="out", kind="test:slow", template="old {{word}}", options={"seconds": 0.3}

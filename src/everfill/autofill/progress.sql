@@ -5,7 +5,7 @@
 select k.column_id,
     case
         when k.user_value is not null then 'ready'
-        when k.status = 'ready' and k.definition_version <> c.definition_version then 'outdated'
+        when k.status <> 'empty' and k.definition_version <> c.definition_version then 'outdated'
         else k.status::text
     end as status,
     count(*)

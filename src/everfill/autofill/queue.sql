@@ -81,7 +81,7 @@ with recursive ancestry (column_id, upstream_id) as (
             when q.column_id is not null then false
             when %(only)s = 'empty' then k.status is null or k.status = 'empty'
             when %(only)s = 'outdated' then k.status = 'outdated'
-                or (k.status = 'ready' and k.definition_version <> c.definition_version)
+                or k.definition_version <> c.definition_version
             when %(only)s = 'unfinished' then k.status is null
                 or k.status in ('empty', 'waiting', 'outdated', 'failed')
                 or k.definition_version <> c.definition_version

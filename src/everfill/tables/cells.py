@@ -231,12 +231,12 @@ class Cells:
         user_value = MISSING if user is None else await self._large.restore(user)
         computed_value = MISSING if computed is None else await self._large.restore(computed)
         settled = CellStatus(stored)
-        if settled is CellStatus.READY and version not in {None, column.definition_version}:
+        if settled is not CellStatus.EMPTY and version not in {None, column.definition_version}:
             settled, reason = CellStatus.OUTDATED, {"code": "definition_changed"}
         status, reason = _status(settled, reason, entry)
         if user_value is not MISSING:
             status = CellStatus.READY
-        shown = computed_value if settled in SHOWN else MISSING
+        shown = computed_value if CellStatus(stored) in SHOWN else MISSING
         return Cell(
             value=shown if user_value is MISSING else user_value,
             user_value=user_value,
