@@ -111,9 +111,9 @@ def _pattern(decimal: DecimalMark) -> re.Pattern[str]:
         rf"[1-9][0-9]{{0,2}}(?P<mark>[{comma}{_SPACES}'\u2019])[0-9]{{3}}(?:(?P=mark)[0-9]{{3}})*"
     )
     lakh = r"[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}" if decimal == "." else r"(?!)"
-    space = rf"[{_SPACES}]*"
+    space = rf"[{_SPACES}]*+"  # gives nothing back: a run of spaces costs no more than its length
     return re.compile(
-        rf"\s*(?P<sign>[-+\u2212]?){space}(?P<before>{unit})?{space}(?P<inner>[-\u2212]?)"
+        rf"\s*+(?P<sign>[-+\u2212]?){space}(?P<before>{unit})?{space}(?P<inner>[-\u2212]?)"
         rf"(?:(?P<whole>{grouped}|{lakh}|[0-9]+)(?:{point}(?P<part>[0-9]+))?|{point}(?P<only>[0-9]+))"
         rf"(?:[eE](?P<power>[-+]?[0-9]{{1,3}}))?"
         rf"(?:{space}(?P<after>%|{unit}))?\s*"

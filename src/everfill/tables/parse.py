@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, time
 from typing import Final, NoReturn, cast
@@ -26,10 +27,14 @@ _BOOLEANS: Final[Mapping[str, bool]] = {
     **dict.fromkeys(("false", "no", "n", "0", "off"), False),
 }
 _FILE_KEYS: Final = frozenset({"name", "mime", "size_bytes", "sha256"})
+_DIGITS_MAX: Final = 4_000
+"""Of a whole number in JSON; Python itself refuses a little more."""
 _SHOWN_CHARS: Final = 60
 _LABELS_SHOWN: Final = 20
 _DATE_CHARS_MAX: Final = 60
 _YEAR: Final = re.compile(r"(?<![0-9])[0-9]{4}(?![0-9])")
+_WEEK: Final = re.compile("[0-9]{4}-?W[0-9]{2}(?!-?[0-9])")
+_NOT_IN_URL: Final = re.compile(r"[\s\x00-\x1f\x7f\ud800-\udfff]")
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 
 
@@ -61,8 +66,8 @@ def parse_value(
 
 
 def _number(raw: JsonValue, type_: ColumnType, decimal: DecimalMark | None) -> int | float:
-    if isinstance(raw, (int, float)) and not isinstance(raw, bool) and math.isfinite(raw):
-        return raw
+    if _is_finite(raw):
+        return cast("int | float", raw)
     if not isinstance(raw, str):
         raise _invalid(raw, "is no number")
     reading = _reading(raw, decimal)
@@ -70,6 +75,13 @@ def _number(raw: JsonValue, type_: ColumnType, decimal: DecimalMark | None) -> i
     if unit and not _unit_fits(unit, type_.format):
         raise _invalid(raw, f"is not in {type_.format}", "Convert it, or give the column its unit.")
     return reading.value
+
+
+def _is_finite(raw: JsonValue) -> bool:
+    """Whether JSON is a number within the range of a double."""
+    if isinstance(raw, bool) or not isinstance(raw, (int, float)):
+        return False
+    return abs(raw) <= sys.float_info.max
 
 
 def _reading(raw: str, decimal: DecimalMark | None) -> NumberText:
@@ -123,6 +135,8 @@ def _datetime(raw: JsonValue, _: ColumnType) -> str:
 def _moment(raw: JsonValue) -> datetime:
     """The moment that an ISO text, or one in words or figures with one reading, names."""
     text = raw.strip() if isinstance(raw, str) else ""
+    if _WEEK.match(text):
+        raise _invalid(raw, "is a week, not a day", "Write its day, as 2026-11-30.")
     if not text.isdigit():
         try:
             return datetime.fromisoformat(text)
@@ -151,8 +165,9 @@ def _readings(text: str) -> set[datetime | None]:
 
 
 def _choice(raw: JsonValue, type_: ColumnType) -> str:
-    if not isinstance(raw, str):
-        raw = _text(raw, type_)
+    if raw is None or isinstance(raw, (list, dict)):
+        raise _invalid(raw, "is no label")
+    raw = _text(raw, type_)
     if raw in type_.choices:
         return raw
     folded = raw.strip().casefold()
@@ -205,7 +220,10 @@ def parse_json(text: str) -> JsonValue:
         raise ValueError(message)
 
     try:
-        return cast("JsonValue", json.loads(text, parse_constant=refuse, parse_float=_finite))
+        return cast(
+            "JsonValue",
+            json.loads(text, parse_constant=refuse, parse_float=_finite, parse_int=_whole),
+        )
     except RecursionError:
         message = "nested too deep"
         raise ValueError(message) from None
@@ -216,6 +234,13 @@ def _parsed(text: str) -> JsonValue:
         return parse_json(text)
     except ValueError as error:
         raise _invalid(text, f"is no JSON ({error})") from None
+
+
+def _whole(text: str) -> int:
+    if len(text) > _DIGITS_MAX:
+        message = f"a number of {len(text):,} digits"
+        raise ValueError(message)
+    return int(text)
 
 
 def _finite(text: str) -> float:
@@ -230,11 +255,10 @@ def _url(raw: JsonValue, _: ColumnType) -> str:
     text = raw.strip() if isinstance(raw, str) else ""
     try:
         parts = urlsplit(text)
-        host = parts.hostname
-    except ValueError:
-        host = None
-        parts = urlsplit("")
-    if parts.scheme not in {"http", "https"} or not host or any(map(str.isspace, text)):
+        whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port or an address in brackets that is none
+        parts, whole = urlsplit(""), False
+    if parts.scheme not in {"http", "https"} or not whole or _NOT_IN_URL.search(text):
         raise _invalid(raw, "is no web address", "Write it whole, as https://example.org/page.")
     return text
 
@@ -244,9 +268,9 @@ def _vector(raw: JsonValue, type_: ColumnType) -> list[JsonValue]:
         raw = _json(raw, type_)
     numbers: list[JsonValue] = []
     for item in raw if isinstance(raw, list) else [None]:
-        if isinstance(item, bool) or not isinstance(item, (int, float)) or not math.isfinite(item):
+        if not _is_finite(item):
             raise _invalid(raw, "is no list of numbers")
-        numbers.append(float(item))
+        numbers.append(float(cast("float", item)))
     if type_.dimensions is not None and len(numbers) != type_.dimensions:
         raise _invalid(raw, f"has {len(numbers)} numbers, not {type_.dimensions}")
     return numbers

@@ -16,9 +16,13 @@ from everfill.tables.types import ColumnType, TypeName
 __all__ = ["format_type", "parse_type"]
 
 _SPEC: Final = re.compile(r"\s*([a-z_]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
-_ARGUMENT: Final = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^",]*?))\s*(,|$)', re.DOTALL)
+_ARGUMENT: Final = re.compile(r'\s*+(?:"((?:[^"]|"")*+)"\s*+|([^",]*+))(,|\Z)', re.DOTALL)
+"""Each piece takes all it can and gives nothing back: a hostile text costs no more than its length.
+"""
 _PLAIN: Final = re.compile(r'[^\s",()*](?:[^",()]*[^\s",()])?')
 _NUMBER_FORMATS: Final = re.compile(r"integer|decimal|percent|[A-Z]{3}")
+_LENGTH: Final = re.compile("[0-9]{1,9}")
+_SHOWN_CHARS: Final = 60
 _CHOICES: Final = frozenset({TypeName.CHOICE, TypeName.CHOICES})
 
 
@@ -30,7 +34,7 @@ def parse_type(text: str) -> ColumnType:
     """
     match = _SPEC.fullmatch(text)
     if match is None:
-        raise InvalidError("type_invalid", f"{text!r} is no column type.", hint=_known())
+        raise InvalidError("type_invalid", f"{_shown(text)} is no column type.", hint=_known())
     name = _name(match[1])
     arguments = _arguments(text, match[2])
     if name in _CHOICES:
@@ -60,9 +64,9 @@ def _name(text: str) -> TypeName:
     try:
         return TypeName(text)
     except ValueError:
-        close = get_close_matches(text, list(TypeName), n=1)
+        close = get_close_matches(text[:_SHOWN_CHARS], list(TypeName), n=1)
         hint = f"Did you mean {close[0]}?" if close else _known()
-        raise InvalidError("type_invalid", f"There is no type {text!r}.", hint=hint) from None
+        raise InvalidError("type_invalid", f"There is no type {_shown(text)}.", hint=hint) from None
 
 
 def _arguments(text: str, inside: str | None) -> list[tuple[str, bool]]:
@@ -75,9 +79,9 @@ def _arguments(text: str, inside: str | None) -> list[tuple[str, bool]]:
         match = _ARGUMENT.match(inside, position)
         if match is None:
             hint = 'Write a label with commas or quotes as "a ""quoted"" label".'
-            raise InvalidError("type_invalid", f"{text!r} is not well formed.", hint=hint)
+            raise InvalidError("type_invalid", f"{_shown(text)} is not well formed.", hint=hint)
         quoted = match[1] is not None
-        found.append((match[1].replace('""', '"') if quoted else match[2], quoted))
+        found.append((match[1].replace('""', '"') if quoted else match[2].rstrip(), quoted))
         position = match.end()
         if not match[3]:
             return found
@@ -95,7 +99,7 @@ def _number_format(arguments: list[tuple[str, bool]]) -> str | None:
     if len(arguments) > 1 or not _NUMBER_FORMATS.fullmatch(arguments[0][0]):
         raise InvalidError(
             "type_invalid",
-            f"{arguments[0][0]!r} is no number format.",
+            f"{_shown(arguments[0][0])} is no number format.",
             hint="Write integer, decimal, percent, or a currency code such as EUR.",
         )
     return arguments[0][0]
@@ -105,15 +109,19 @@ def _dimensions(arguments: list[tuple[str, bool]]) -> int | None:
     if not arguments:
         return None
     text = arguments[0][0]
-    if len(arguments) > 1 or not text.isascii() or not text.isdigit() or not int(text):
+    if len(arguments) > 1 or not _LENGTH.fullmatch(text):
         raise InvalidError(
-            "type_invalid", f"{text!r} is no length of a vector.", hint="Write vector(384)."
+            "type_invalid", f"{_shown(text)} is no length of a vector.", hint="Write vector(384)."
         )
     return int(text)
 
 
 def _quote(label: str) -> str:
     return label if _PLAIN.fullmatch(label) else '"' + label.replace('"', '""') + '"'
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…")
 
 
 def _known() -> str:
