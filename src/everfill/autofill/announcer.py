@@ -31,6 +31,9 @@ TURN_SECONDS: Final = 1.0
 """A collection is announced once in this time, by all processes together."""
 PAUSE_SECONDS: Final = 5.0
 """How long Temporal is left alone after it did not answer: the janitor makes up for it."""
+RUN_SECONDS_MAX: Final = 3_600.0
+"""A healthy run continues as new within half of this; one that is stuck, for instance because its
+code changed incompatibly, ends by it and is started afresh."""
 _SIGNAL_SECONDS: Final = 2.0
 _UNDERWAY_MAX: Final = 100  # announcements of one process under way; more are left to the janitor
 _CLOSE_SECONDS: Final = 2.0
@@ -119,6 +122,7 @@ class TemporalAnnouncer:
             task_queue=self._settings.task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             start_signal=WORK_SIGNAL,
+            run_timeout=timedelta(seconds=RUN_SECONDS_MAX),
             rpc_timeout=timedelta(seconds=_SIGNAL_SECONDS),
         )
         self.signals_sent += 1

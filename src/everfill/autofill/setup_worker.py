@@ -60,18 +60,25 @@ class SetupWorker:
         )
         async with worker:
             _LOG.info("setup_worker.started", address=self._address)
+            policy = WorkflowIDConflictPolicy.TERMINATE_EXISTING
             while not stop.is_set():
-                await self._ensure_janitor(client)
+                await self._ensure_janitor(client, policy)
+                policy = WorkflowIDConflictPolicy.USE_EXISTING
                 await _wait(stop, _ENSURE_SECONDS)
 
-    async def _ensure_janitor(self, client: Client) -> None:
+    async def _ensure_janitor(self, client: Client, policy: WorkflowIDConflictPolicy) -> None:
+        """See to it that the janitor runs.
+
+        A worker that starts replaces it: nothing is lost, and code that is newer than the history
+        of the old one cannot be stuck on it.
+        """
         try:
             await client.start_workflow(
                 JANITOR_WORKFLOW,
                 JanitorStart(),
                 id=JANITOR_ID,
                 task_queue=self._settings.temporal.task_queue,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                id_conflict_policy=policy,
                 rpc_timeout=timedelta(seconds=_ENSURE_SECONDS),
             )
         except RPCError as error:  # Temporal restarts; the next round makes up for it
