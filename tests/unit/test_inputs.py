@@ -10,6 +10,7 @@ from everfill.kernel.ids import CollectionId, ColumnId
 from everfill.tables.cells import CellStatus, Input
 from everfill.tables.schema import Column, Computation, Schema
 from everfill.tables.types import TEXT, ColumnType, TypeName
+from everfill.tables.values import JsonValue
 
 KIND = KindSpec(
     name="template",
@@ -55,7 +56,7 @@ WORD = column(1, "word")
 PLAN = plan_of(WORD, column(2, "one", "1 {{#1}}"))
 
 
-def hash_of(plan: Plan, text: str = '"tea"', value: str = "tea") -> bytes:
+def hash_of(plan: Plan, text: str = '"tea"', value: JsonValue = "tea") -> bytes:
     decision = decide(plan, None, [given(text)], [value], forced=False)
     assert isinstance(decision, Compute)
     return decision.input_hash
@@ -149,8 +150,89 @@ def test_the_hash_changes_with_everything_that_decides_the_value() -> None:
         hash_of(plan_of(WORD, column(2, "one", "1 {{#1}}", options={"a": 1}))),
         hash_of(plan_of(WORD, number)),
         hash_of(plan_of(WORD, column(2, "one", "1 {{#1}}"), kind=replace(KIND, version=2))),
+        hash_of(PLAN, '"1"', "1"),
+        hash_of(PLAN, "1", 1),
     ]
     assert len({hash_of(PLAN), *others}) == 1 + len(others)
+
+
+def test_the_hash_survives_a_copy_whose_ids_are_in_another_order() -> None:
+    options: dict[str, JsonValue] = {"a": 1, "b": 2}
+    turned: dict[str, JsonValue] = {"b": 2, "a": 1}
+    plan = plan_of(WORD, column(2, "of"), column(3, "one", "{{#1}} {{#2}} {{#1}}", options=options))
+    copy = plan_of(
+        column(8, "of"), column(9, "word"), column(7, "one", "{{#9}} {{#8}} {{#9}}", options=turned)
+    )
+    inputs = [given('"tea"'), given('"Assam"')]
+    first, second = (
+        decide(either, None, inputs, ["tea", "Assam"], forced=False) for either in (plan, copy)
+    )
+    assert isinstance(first, Compute)
+    assert isinstance(second, Compute)
+    assert first.request.text == second.request.text == "tea Assam tea"
+    assert first.input_hash == second.input_hash
+
+
+def test_the_hash_tells_which_column_stands_where() -> None:
+    inputs = [given('"a"'), given('"a"')]
+    hashes: set[bytes] = set()
+    for template in ("{{#1}}{{#2}}{{#1}}", "{{#1}}{{#2}}{{#2}}", "{{#1}}{{#2}}"):
+        plan = plan_of(WORD, column(2, "other"), column(3, "one", template))
+        decision = decide(plan, None, inputs, ["a", "a"], forced=False)
+        assert isinstance(decision, Compute)
+        hashes.add(decision.input_hash)
+    assert len(hashes) == 3
+
+
+def test_nothing_null_and_the_empty_string_are_told_apart_as_far_as_they_differ() -> None:
+    plan = plan_of(WORD, column(2, "one", "<{{#1}}>", accepts_missing=True))
+    hashes: list[bytes] = []
+    for upstream in (None, given("null"), given('""')):
+        decision = decide(plan, None, [upstream], [""], forced=False)
+        assert isinstance(decision, Compute)
+        hashes.append(decision.input_hash)
+    nothing, null, empty = hashes
+    assert nothing == null != empty
+
+
+def test_a_failed_upstream_is_nothing_to_a_column_that_accepts_missing_inputs() -> None:
+    plan = plan_of(
+        WORD, column(2, "one", "{{#1}}"), column(3, "two", "<{{#2}}>", accepts_missing=True)
+    )
+    failed = given('"old"', CellStatus.FAILED)
+    decision = decide(plan, None, [failed], ["old"], forced=False)
+    assert isinstance(decision, Compute)
+    assert (decision.request.text, decision.request.inputs) == ("<>", {})
+
+
+def test_a_value_typed_over_as_null_is_waited_for_whatever_was_computed() -> None:
+    plan = plan_of(WORD, column(2, "one", "{{#1}}"), column(3, "two", "{{#2}}"))
+    typed = given("null", overridden=True)
+    assert decide(plan, None, [typed], [None], forced=False) == Waiting("input_missing", "one")
+
+
+def test_the_first_input_that_is_not_there_is_named() -> None:
+    plan = plan_of(WORD, column(2, "other"), column(3, "one", "{{#2}}{{#1}}"))
+    inputs = [None, given("null")]
+    assert decide(plan, None, inputs, [None, None], forced=False) == Waiting(
+        "input_missing", "other"
+    )
+
+
+def test_an_outdated_upstream_is_read_as_it_stands() -> None:
+    plan = plan_of(WORD, column(2, "one", "{{#1}}"), column(3, "two", "{{#2}}"))
+    outdated = given('"old"', CellStatus.OUTDATED)
+    assert isinstance(decide(plan, None, [outdated], ["old"], forced=False), Compute)
+
+
+def test_an_answer_of_nothing_is_an_answer_and_is_not_paid_for_twice() -> None:
+    own = given(None, CellStatus.NOT_FOUND, input_hash=hash_of(PLAN), computed=False)
+    assert decide(PLAN, own, [given('"tea"')], ["tea"], forced=False) == Unchanged()
+
+
+def test_a_lock_outweighs_an_input_that_is_not_there() -> None:
+    own = given('"1 tea"', locked=True)
+    assert decide(PLAN, own, [None], [None], forced=False) == Pinned()
 
 
 def test_two_inputs_cannot_trade_their_borders() -> None:
