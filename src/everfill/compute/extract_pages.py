@@ -34,7 +34,9 @@ def read_pdf(data: bytes) -> Extract:
             raise UnreadableError(
                 "file_encrypted", "The PDF is protected by a password."
             ) from error
-        raise UnreadableError("file_broken", f"The PDF cannot be opened: {error}.") from error
+        raise UnreadableError(
+            "file_broken", f"The PDF cannot be opened: {str(error).rstrip('.')}."
+        ) from error
     texts = list(bounded(_pdf_page(page) for page in document))
     title = cast("Any", document).get_metadata_value("Title").strip() or None
     text = mark_pages(texts) if any(page.strip() for page in texts) else ""

@@ -20,6 +20,12 @@ OUTAGES: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 
 def unavailable(error: Exception) -> UnavailableError:
     """What to tell of a Postgres that does not answer."""
+    if isinstance(error, psycopg.errors.DiskFull):
+        return UnavailableError(
+            "disk_full",
+            f"Postgres has no room left on its disk: {str(error).strip().rstrip('.')}.",
+            hint="Free some space and run the same command again: it resumes.",
+        )
     detail = str(error).strip().rstrip(".") or type(error).__name__
     return UnavailableError(
         "postgres_unavailable",
@@ -37,7 +43,8 @@ async def persist(call: Callable[[], Awaitable[_T]], *, patience_seconds: float 
     """The answer to a call that may be repeated, tried again through an outage.
 
     Raises:
-        UnavailableError: `postgres_unavailable`, after `patience_seconds` without an answer.
+        UnavailableError: `postgres_unavailable`, after `patience_seconds` without an answer;
+            `disk_full` at once, for waiting frees no disk.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience_seconds
@@ -45,7 +52,7 @@ async def persist(call: Callable[[], Awaitable[_T]], *, patience_seconds: float 
         try:
             return await call()
         except OUTAGES as error:
-            if loop.time() >= deadline:
+            if loop.time() >= deadline or isinstance(error, psycopg.errors.DiskFull):
                 raise unavailable(error) from error
             _LOG.info("postgres.outage", error=str(error))
             await asyncio.sleep(_PAUSE_SECONDS)
