@@ -15,7 +15,7 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
-from state_diagram import state_page
+from state_diagram import state_page, with_diagram
 
 from everfill.cli import exit_codes
 from everfill.compute.registry import get_kind, list_kinds
@@ -240,8 +240,14 @@ def _plain(text: str) -> str:
 
 
 def transitions_page() -> str:
-    """docs/reference/transitions.md: the state diagram of a cell."""
+    """docs/reference/transitions.md: what leads from one state of a cell to another."""
     return state_page(GENERATED)
+
+
+def cell_states_page() -> str:
+    """docs/explanation/cell-states.md: written by hand, but for its diagram."""
+    page = DOCS / "explanation" / "cell-states.md"
+    return with_diagram(page.read_text(encoding="utf-8"))
 
 
 def exit_codes_page() -> str:
@@ -258,6 +264,7 @@ def exit_codes_page() -> str:
 
 PAGES = {
     "adr/README.md": decisions_page,
+    "explanation/cell-states.md": cell_states_page,
     "reference/cli.md": cli_page,
     "reference/configuration.md": configuration_page,
     "reference/exit-codes.md": exit_codes_page,
