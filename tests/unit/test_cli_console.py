@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from everfill.cli.console import out, plain, print_table
+from everfill.cli.console import out, plain, print_table, tell_queued
 
 
 def test_a_text_cannot_steer_the_terminal() -> None:
@@ -51,3 +51,10 @@ def test_another_table_breaks_long_texts_and_cuts_nothing(monkeypatch: pytest.Mo
     with out.capture() as captured:
         print_table(["key", "value"], [["url", "x" * 60]])
     assert captured.get().count("x") == 60
+
+
+def test_queued_cells_are_counted_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    for count in (0, 1, 1_200):
+        tell_queued(count, awaited=True)
+
+    assert capsys.readouterr().err == "0 cells queued.\n1 cell queued.\n1,200 cells queued.\n"

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from everfill.app import App, open_app
-from everfill.cli.console import AsJson, DataDir, err, run, settings_of
+from everfill.cli.console import AsJson, DataDir, run, settings_of, tell_queued
 from everfill.cli.exit_codes import ExitCode
 from everfill.cli.naming import CollectionName, find_collection
 from everfill.cli.show import show as show_row
@@ -45,7 +45,7 @@ def set_(
         async with open_app(settings_of(data_dir)) as app:
             collection_id, key = await _key(app, collection, row, column)
             queued = await app.edits.set_cells(collection_id, {key: value}, author=_AUTHOR)
-        err.print(f"{queued} cells queued.")
+        tell_queued(queued)
         return ExitCode.DONE
 
     run(work())
@@ -61,7 +61,7 @@ def reset(
         async with open_app(settings_of(data_dir)) as app:
             collection_id, key = await _key(app, collection, row, column)
             queued = await app.edits.clear_cells(collection_id, [key], author=_AUTHOR)
-        err.print(f"{queued} cells queued.")
+        tell_queued(queued)
         return ExitCode.DONE
 
     run(work())

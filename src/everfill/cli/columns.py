@@ -11,7 +11,7 @@ from everfill.autofill.columns import ColumnDraft
 from everfill.autofill.dispatch import Request
 from everfill.cli.collections import Yes, show
 from everfill.cli.column_syntax import parse_column
-from everfill.cli.console import AsJson, DataDir, err, run, settings_of
+from everfill.cli.console import AsJson, DataDir, err, run, settings_of, tell_queued
 from everfill.cli.exit_codes import ExitCode
 from everfill.cli.naming import CollectionName, find_collection
 from everfill.tables.type_syntax import parse_type
@@ -52,7 +52,7 @@ def add(collection: CollectionName, definition: Definition, data_dir: DataDir = 
                     reason="add_column",
                 )
                 dispatched = await app.dispatcher.dispatch(request)
-                err.print(f"{dispatched.cells:,} cells queued.")
+                tell_queued(dispatched.cells)
         return ExitCode.DONE
 
     run(work())

@@ -39,6 +39,7 @@ __all__ = [
     "settings_of",
     "shown",
     "split_collection",
+    "tell_queued",
 ]
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -147,6 +148,13 @@ def split_collection(text: str) -> tuple[str, str]:
     if slash and not namespace:
         raise InvalidError("name_invalid", f"{text!r} has no namespace before the slash.")
     return namespace or DEFAULT_NAMESPACE, name
+
+
+def tell_queued(count: int, *, awaited: bool = False) -> None:
+    """Say how many cells were queued, and who computes them."""
+    err.print(f"{count:,} {'cell' if count == 1 else 'cells'} queued.")
+    if count and not awaited:
+        err.print("[dim]Workers that run take them; `everfill up` starts some.[/]")
 
 
 def print_json(value: object) -> None:

@@ -36,6 +36,7 @@ from everfill.cli.export import export, load_page, print_page
 from everfill.cli.watching import WAIT_REASONS, Meter, counts_line, duration, watch_until_settled
 from everfill.cli.workers import start_workers
 from everfill.kernel.config import Settings
+from everfill.kernel.errors import NotFoundError
 from everfill.kernel.ids import CollectionId
 from everfill.tables.definitions import Definitions, check_name
 from everfill.tables.exports import check_target
@@ -116,6 +117,8 @@ def fill(
         drafts = order_drafts(given)
         name = collection or source.resolve().stem
         check_name("collection", name)
+        if not source.exists():  # told before the servers start
+            raise NotFoundError("file_missing", f"There is no file {source}.")
         if output:
             check_target(output, source)
         order = _Order(

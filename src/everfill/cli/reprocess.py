@@ -13,10 +13,10 @@ from everfill.autofill.dispatch import Only, Request
 from everfill.cli.console import (
     AsJson,
     DataDir,
-    err,
     print_json,
     run,
     settings_of,
+    tell_queued,
 )
 from everfill.cli.exit_codes import ExitCode
 from everfill.cli.naming import CollectionName, find_collection
@@ -69,7 +69,7 @@ def reprocess(
             if as_json:
                 print_json(asdict(dispatched))
             else:
-                err.print(f"{dispatched.cells:,} cells queued.")
+                tell_queued(dispatched.cells, awaited=wait)
             if wait:
                 await _wait(app, settings, found)
         return ExitCode.DONE
