@@ -10,13 +10,14 @@ import pytest_asyncio
 import redis.asyncio as aioredis
 from engine import Engine
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError
 
 from everfill.autofill.activities import Activities
 from everfill.autofill.announcer import TemporalAnnouncer
 from everfill.autofill.bus import Bus
 from everfill.autofill.columns import ColumnDraft
 from everfill.autofill.dispatch import Dispatcher, Request
-from everfill.autofill.janitor import Janitor
+from everfill.autofill.janitor import Janitor, roll_up_usage
 from everfill.autofill.queue import Capacity
 from everfill.autofill.setup_worker import SetupWorker
 from everfill.autofill.workflow_names import JANITOR_ID, setup_id
@@ -41,6 +42,16 @@ class Served:
 
 @pytest_asyncio.fixture
 async def served(engine: Engine, stack: Endpoints) -> AsyncIterator[Served]:
+    flusher = aioredis.Redis.from_url(stack.redis_url)
+    await flusher.flushall()
+    await flusher.aclose()
+    async with serving(engine, stack, redis_url=stack.redis_url) as opened:
+        yield opened
+
+
+@contextlib.asynccontextmanager
+async def serving(engine: Engine, stack: Endpoints, *, redis_url: str) -> AsyncIterator[Served]:
+    """A setup worker and what speaks to it; its janitor ticks twice a second."""
     queue_name = f"test-{id(engine)}"
     temporal = TemporalSettings(task_queue=queue_name)
     settings = Settings(
@@ -49,11 +60,8 @@ async def served(engine: Engine, stack: Endpoints) -> AsyncIterator[Served]:
         janitor=JanitorSettings(tick_seconds=0.5),
     )
     client = await Client.connect(stack.temporal_address)
-    flusher = aioredis.Redis.from_url(stack.redis_url)
-    await flusher.flushall()
-    await flusher.aclose()
     async with (
-        Bus.open(stack.redis_url) as bus,
+        Bus.open(redis_url) as bus,
         TemporalAnnouncer.open(temporal, stack.temporal_address, bus) as announcer,
     ):
         dispatcher = Dispatcher(engine.pool, engine.queue, engine.blobs, announcer)
@@ -64,12 +72,14 @@ async def served(engine: Engine, stack: Endpoints) -> AsyncIterator[Served]:
         stop = asyncio.Event()
         worker = SetupWorker(settings, stack.temporal_address, activities)
         running = asyncio.create_task(worker.run(stop))
-        yield Served(engine, client, bus, announcer, dispatcher, stack.redis_url)
-        stop.set()
-        await running
-    for workflow_id in (JANITOR_ID, *(setup_id(CollectionId(n)) for n in range(1, 5))):
-        with contextlib.suppress(Exception):
-            await client.get_workflow_handle(workflow_id).terminate()
+        try:
+            yield Served(engine, client, bus, announcer, dispatcher, redis_url)
+        finally:
+            stop.set()
+            await running
+            for workflow_id in (JANITOR_ID, *(setup_id(CollectionId(n)) for n in range(1, 5))):
+                with contextlib.suppress(RPCError):
+                    await client.get_workflow_handle(workflow_id).terminate()
 
 
 async def words(engine: Engine, name: str, rows: int) -> CollectionId:
@@ -84,7 +94,7 @@ async def words(engine: Engine, name: str, rows: int) -> CollectionId:
 
 
 async def status(served: Served, table: CollectionId) -> WorkflowExecutionStatus | None:
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(RPCError):
         return (await served.client.get_workflow_handle(setup_id(table)).describe()).status
     return None
 
@@ -100,11 +110,11 @@ async def history_events(served: Served, table: CollectionId) -> int:
     return len(history.events)
 
 
-async def fill(served: Served, table: CollectionId) -> None:
+async def fill(served: Served, table: CollectionId, *, force: bool = False) -> None:
     worker = served.engine.worker()
     worker._finalizer._sink = served.bus
     running = asyncio.create_task(worker.run())
-    await served.dispatcher.dispatch(Request(collection_id=table))
+    await served.dispatcher.dispatch(Request(collection_id=table, force=force))
 
     async def idle() -> bool:
         return await served.engine.queue.is_idle(table)
@@ -129,6 +139,71 @@ async def test_a_dispatch_starts_the_one_workflow_of_its_collection_which_ends_w
     shared = await served.bus.find_shared(table)
     assert shared is not None
     assert b'"one"' in shared
+
+
+async def test_frames_of_a_second_fill_tell_only_of_the_second(served: Served) -> None:
+    table = await words(served.engine, "twice", 500)
+    await fill(served, table)
+
+    async def completed() -> bool:
+        return await status(served, table) is WorkflowExecutionStatus.COMPLETED
+
+    await until(completed)
+    last, _ = (await served.bus.frames(table, "0", block_seconds=0.01))[-1]
+    await fill(served, table, force=True)
+
+    async def told() -> bool:
+        frames = await served.bus.frames(table, last, block_seconds=0.01)
+        return sum(frame.counts.get("ready", 0) for _, frame in frames) >= 500
+
+    await until(told)
+    await until(completed)
+    frames = await served.bus.frames(table, last, block_seconds=0.01)
+    assert sum(frame.counts.get("ready", 0) for _, frame in frames) == 500
+
+
+async def test_what_was_spent_is_summed_up_once(served: Served) -> None:
+    table = await words(served.engine, "spent", 30)
+    column = (await served.engine.schema(table)).ids["one"]
+    async with served.engine.pool.connection() as connection:
+        await connection.execute(
+            "insert into usage (collection_id, column_id, calls, input_tokens, output_tokens,"
+            " cost_usd) select %s, %s, 1, 10, 2, 0.25 from generate_series(1, 8)",
+            [table, column],
+        )
+    await asyncio.gather(*(roll_up_usage(served.engine.pool, table) for _ in range(4)))
+    await fill(served, table)
+
+    async def completed() -> bool:
+        return await status(served, table) is WorkflowExecutionStatus.COMPLETED
+
+    await until(completed)
+    async with served.engine.pool.connection() as connection:
+        left = await (await connection.execute("select count(*) from usage")).fetchall()
+        totals = await (
+            await connection.execute(
+                "select sum(calls), sum(input_tokens), sum(output_tokens), sum(cost_usd)"
+                " from usage_totals where collection_id = %s",
+                [table],
+            )
+        ).fetchall()
+    assert left == [(0,)]
+    assert totals == [(8, 80, 16, 2.0)]
+
+
+async def test_without_redis_the_workflow_ends_and_its_history_stays_short(
+    engine: Engine, stack: Endpoints
+) -> None:
+    async with serving(engine, stack, redis_url="redis://127.0.0.1:1") as served:
+        table = await words(engine, "alone", 2_000)
+        await fill(served, table)
+
+        async def completed() -> bool:
+            return await status(served, table) is WorkflowExecutionStatus.COMPLETED
+
+        await until(completed)
+        assert await engine.counts(table) == {"ready": 2_000}
+        assert await history_events(served, table) < 200
 
 
 async def test_a_thousand_announcements_are_a_few_signals(served: Served) -> None:
