@@ -175,6 +175,12 @@ def test_what_is_wrong_is_said_with_what_to_do(
     assert told in result.stderr
 
 
+def test_a_misspelt_reference_is_refused_before_anything_is_imported(cli: Cli) -> None:
+    typo = ("-c", "one = test:count: {{wrod}}", "--collection", "typo")
+    cli.run("fill", cli.words("a"), *typo, code=2)
+    cli.run("show", "typo", code=4)
+
+
 def test_bad_rows_are_left_out_where_asked_and_told_by_line(cli: Cli) -> None:
     (cli.folder / "bad.csv").write_bytes((CASES / "ragged.csv").read_bytes())
     result = cli.run("fill", "bad.csv", "--skip-bad-rows", "--out", "out.csv")

@@ -37,7 +37,8 @@ from everfill.cli.watching import WAIT_REASONS, Meter, counts_line, duration, wa
 from everfill.cli.workers import start_workers
 from everfill.kernel.config import Settings
 from everfill.kernel.errors import NotFoundError
-from everfill.kernel.ids import CollectionId
+from everfill.kernel.ids import CollectionId, ColumnId
+from everfill.tables import templates
 from everfill.tables.definitions import Definitions, check_name
 from everfill.tables.exports import check_target
 from everfill.tables.imports import Source, open_source
@@ -175,6 +176,7 @@ async def _fill(settings: Settings, order: _Order) -> int:
                 files=app.blobs,
                 sheet=order.sheet,
             )
+            await _check_references(app, order, source)
             collection_id, taken = await _import(app, order, source, meter)
             await app.columns.ensure(collection_id, order.drafts, author=_AUTHOR)
             schema = await _schema(app, collection_id)
@@ -194,6 +196,19 @@ async def _fill(settings: Settings, order: _Order) -> int:
             meter.stop()
             seconds = asyncio.get_running_loop().time() - started
             return await _summarise(app, order, schema, source, taken, counts, seconds)
+
+
+async def _check_references(app: App, order: _Order, source: Source) -> None:
+    """Refuse a template that reads a column that will not be there, before anything is taken."""
+    async with app.pool.connection() as connection:
+        definitions = Definitions(connection)
+        found = await definitions.find_collection(order.namespace, order.name)
+        names = list((await definitions.load_schema(found.collection_id)).ids) if found else []
+    names += [column.name for column in source.columns]
+    names += [draft.name for draft in order.drafts]
+    places = {name: ColumnId(place) for place, name in enumerate(names)}
+    for draft in order.drafts:
+        templates.bind(draft.template or "", places)
 
 
 async def _import(
