@@ -196,7 +196,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(cli: Cli) -> None:
         '[[column]]\nname = "slow"\nkind = "test:slow"\ntemplate = "{{word}}"\n'
         "options = { seconds = 0.5 }\n"
     )
-    process = cli.start("fill", source, *slow)
+    process = cli.start("fill", source, *slow, "--slots", "2")  # so that it is still at work
     deadline = time.monotonic() + 60
     while not _ready(cli):
         assert time.monotonic() < deadline
