@@ -124,3 +124,22 @@ def test_a_character_cut_by_the_end_of_the_file_is_reported(tmp_path: Path) -> N
 def test_a_guessed_encoding_is_told(tmp_path: Path) -> None:
     source = CsvSource(_file(tmp_path, _CHINESE.encode("gb18030")), on_bad_row="stop")
     assert "The file is taken for GB18030 (Chinese)." in source.notes
+
+
+@pytest.mark.parametrize("row", ["0,\0", "\0,\0", "tea\0,é"])
+def test_a_stray_nul_does_not_make_a_file_utf_16(tmp_path: Path, row: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"a,b\n{row}\nplain,words\n", encoding="utf-8")
+
+    assert detect_encoding(path).codec == "utf-8"
+
+
+@pytest.mark.parametrize(
+    "text", ["a,b\nplain,words\n", "имя,город\nАнна,Москва\n", "名前,都市\n花子,東京\n"]
+)
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark_is_still_known(tmp_path: Path, text: str, codec: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(text.encode(codec))
+
+    assert detect_encoding(path).codec == codec

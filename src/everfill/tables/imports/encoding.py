@@ -29,6 +29,7 @@ _MARKS: Final = (
 _CHUNK_BYTES: Final = 1 << 20
 _SAMPLE_BYTES: Final = 1 << 16
 _NUL_SHARE_MIN: Final = 0.02
+_NUL_SHARE_MAX: Final = 0.25
 _STRAY: Final = frozenset({"Cc", "Cn", "Co", "Cs"})
 
 
@@ -73,6 +74,8 @@ def _unmarked_utf16(head: bytes) -> Encoding | None:
         even, odd
     ):
         return None
+    if _is_utf8_with_nuls(head):
+        return None
     codec, label = ("utf-16-le", "UTF-16 LE") if odd > even else ("utf-16-be", "UTF-16 BE")
     try:
         text = codecs.getincrementaldecoder(codec)().decode(head)
@@ -113,3 +116,14 @@ def _around(chunk: bytes) -> bytes:
     cut = chunk[start : start + _SAMPLE_BYTES]
     end = cut.rfind(b"\n")
     return cut[: end + 1] if end >= 0 and start + _SAMPLE_BYTES < len(chunk) else cut
+
+
+def _is_utf8_with_nuls(head: bytes) -> bool:
+    """UTF-16 that is UTF-8 too is half NULs (Latin) or full of controls (other alphabets)."""
+    if head.count(0) > _NUL_SHARE_MAX * len(head):
+        return False
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return not any(char < " " and char not in "\0\t\n\r\f" for char in text)
