@@ -24,6 +24,7 @@ from everfill.kernel.errors import UnavailableError
 __all__ = ["SetupWorker"]
 
 _ENSURE_SECONDS: Final = 10.0  # a deleted Temporal database is without a janitor for at most this
+_SHUTDOWN_SECONDS: Final = 8.0  # Temporal's core has been seen never to finish its own
 _RECONNECT_SECONDS: Final = 1.0
 _LOG: Final = structlog.stdlib.get_logger()
 
@@ -37,7 +38,25 @@ class SetupWorker:
         self._activities = activities
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set."""
+        """Work until `stop` is set, and a bounded time more: a client that does not end is left.
+
+        Nothing is lost by it: another worker's activities and workflows go on from their histories.
+        """
+        serving = asyncio.create_task(self._serve_until(stop))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([serving], timeout=_SHUTDOWN_SECONDS)
+        finally:
+            stopping.cancel()
+            serving.cancel()
+        if done:
+            serving.result()
+        else:
+            _LOG.warning("setup_worker.shutdown_abandoned", seconds=_SHUTDOWN_SECONDS)
+            await asyncio.wait([serving], timeout=_RECONNECT_SECONDS)
+
+    async def _serve_until(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             try:
                 client = await connect_temporal(self._settings.temporal, self._address)
