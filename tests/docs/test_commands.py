@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 from repository import fences, name_of, pages
+from typer.main import get_command
 
-CLI_EXISTS = importlib.util.find_spec("everfill.cli") is not None and (
-    importlib.util.find_spec("everfill.cli.main") is not None
-)
+from everfill.cli.main import app
 
 
 def _command_lines(page: Path) -> list[list[str]]:
@@ -37,13 +35,8 @@ def _all() -> list[Any]:
     ]
 
 
-@pytest.mark.skipif(not CLI_EXISTS, reason="the command line is still to come")
 @pytest.mark.parametrize("words", _all())
 def test_a_command_in_the_documentation_exists(words: list[str]) -> None:
-    from typer.main import get_command  # noqa: PLC0415 - with the next line
-
-    from everfill.cli.main import app  # noqa: PLC0415 - the command line is still to come
-
     command: Any = get_command(app)
     rest = list(words)
     options = _options(command)

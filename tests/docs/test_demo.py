@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import os
 import subprocess
 import sys
@@ -13,12 +12,6 @@ from pathlib import Path
 
 import pytest
 from repository import ROOT
-
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("everfill.cli") is None
-    or importlib.util.find_spec("everfill.cli.main") is None,
-    reason="the command line is still to come",
-)
 
 ABOUT = {
     "acta-reunion-proveedores.html": ("meeting", "es"),
