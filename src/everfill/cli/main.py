@@ -8,6 +8,7 @@ import typer
 
 from everfill import __version__
 from everfill.cli import (
+    bench,
     cells,
     collections,
     columns,
@@ -66,6 +67,7 @@ app.add_typer(columns.column, name="column")
 app.add_typer(rows.row, name="row")
 app.add_typer(cells.cell, name="cell")
 app.add_typer(settings.config, name="config")
+app.add_typer(bench.bench, name="bench")
 
 
 def main() -> None:

@@ -1,0 +1,102 @@
+"""`everfill bench`: measure what Everfill claims, on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from everfill.bench import simulator
+from everfill.bench.simulator import Scenario
+from everfill.cli.console import AsJson, fail
+from everfill.cli.publishing import Plot, RecordFile, publish, tell
+from everfill.kernel.errors import EverfillError, InvalidError
+
+__all__ = ["bench"]
+
+bench = typer.Typer(help="Measure what Everfill claims, on this machine.", no_args_is_help=True)
+
+
+@bench.command()
+def simulate(
+    cells: Annotated[
+        str, typer.Option(help="Cells to fill; several sizes with commas between.")
+    ] = "100000,1000000,10000000",
+    workers: Annotated[int, typer.Option(help="Workers.")] = 200,
+    batch_cells: Annotated[int, typer.Option(help="Slots of a worker.")] = 50,
+    collections: Annotated[int, typer.Option(help="Collections.")] = 16,
+    namespaces: Annotated[int, typer.Option(help="Namespaces.")] = 4,
+    skew: Annotated[float, typer.Option(help="Exponent of the collections' sizes.")] = 0.0,
+    collection_cap: Annotated[
+        int | None, typer.Option(help="Most cells in flight of a collection.")
+    ] = None,
+    namespace_cap: Annotated[
+        int | None, typer.Option(help="Most cells in flight of a namespace.")
+    ] = None,
+    dirty_rate: Annotated[
+        float, typer.Option(help="Share of the cells in flight signalled again in a round.")
+    ] = 0.0,
+    failure_rate: Annotated[
+        float, typer.Option(help="Share of the calls that fail in passing.")
+    ] = 0.0,
+    loss_rate: Annotated[float, typer.Option(help="Share of the workers lost in a round.")] = 0.0,
+    storm_rounds: Annotated[
+        int, typer.Option(help="Rounds between two storms of signals; 0: none.")
+    ] = 0,
+    storm_cells: Annotated[int, typer.Option(help="Cells that a storm signals.")] = 1_000,
+    events_per_cell: Annotated[int, typer.Option(help="History events of an activity.")] = 2,
+    event_bytes: Annotated[int, typer.Option(help="Bytes of a history event.")] = 512,
+    payload_bytes: Annotated[int, typer.Option(help="Bytes of an operation's payload.")] = 512,
+    entry_bytes: Annotated[int, typer.Option(help="Bytes of a queued cell's entry.")] = 192,
+    index_bytes: Annotated[int, typer.Option(help="Bytes of that entry in indexes.")] = 96,
+    seed: Annotated[int, typer.Option(help="Of every random choice.")] = 1,
+    to: RecordFile = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate the scheduling of two designs: an orchestrator alone, and Everfill.
+
+    In one process, without a database: what is compared is the shape of the work.
+    """
+    try:
+        sizes = _sizes(cells)
+        scenario = Scenario(
+            cells=max(sizes),
+            workers=workers,
+            batch_cells=batch_cells,
+            collections=collections,
+            namespaces=namespaces,
+            skew=skew,
+            collection_cap_cells=collection_cap,
+            namespace_cap_cells=namespace_cap,
+            dirty_rate=dirty_rate,
+            failure_rate=failure_rate,
+            loss_rate=loss_rate,
+            storm_rounds=storm_rounds,
+            storm_cells=storm_cells,
+            events_per_cell=events_per_cell,
+            event_bytes=event_bytes,
+            payload_bytes=payload_bytes,
+            entry_bytes=entry_bytes,
+            index_bytes=index_bytes,
+            seed=seed,
+        )
+        record = simulator.compare(scenario, sizes, tell)
+        publish(record, simulator.plot, to=to, plot=plot, as_json=as_json)
+    except EverfillError as error:
+        fail(error)
+
+
+def _sizes(text: str) -> list[int]:
+    """Whole numbers with commas between; `_` may part their digits."""
+    try:
+        sizes = [int(part) for part in text.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or min(sizes) < 1:
+        raise InvalidError(
+            "option_invalid",
+            f"{text!r} is no list of sizes.",
+            hint="Write whole numbers with commas between: 100000,1000000.",
+        )
+    return sizes

@@ -1,0 +1,103 @@
+"""How a benchmark's record reaches people: a table, a file, a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.filesize import decimal
+from rich.markup import escape
+
+from everfill.bench.record import Record, Scalar
+from everfill.cli.console import err, out, print_table
+
+__all__ = ["Plot", "RecordFile", "publish", "tell"]
+
+RecordFile = Annotated[
+    Path | None, typer.Option("--out", help="Write the record as JSON.", metavar="FILE")
+]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", help="Draw a chart (.svg or .png).", metavar="FILE")
+]
+_MILLION: Final = 1_000_000
+_BILLION: Final = 1_000_000_000
+_ACROSS_MAX: Final = 7  # with more figures than these, a result is a column and no line
+
+
+def tell(text: str) -> None:
+    """Say what runs now."""
+    err.print(f"[dim]{escape(text)}[/]")
+
+
+def publish(
+    record: Record,
+    draw: Callable[[Record, Path], None],
+    *,
+    to: Path | None,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Print a record, and write and draw it where that was asked for."""
+    if to:
+        record.write(to)
+    if plot:
+        draw(record, plot)
+    if as_json:
+        out.print(record.to_json(), end="", soft_wrap=True, markup=False)
+        return
+    _print_machine(record)
+    _print_results(record.results)
+    for goal in record.goals:
+        mark = "[green]met[/]    " if goal.met else "[red]missed[/] "
+        out.print(f"{mark} {escape(goal.promise)}: {escape(goal.measured)}", soft_wrap=True)
+    for note in record.notes:
+        out.print(f"[dim]{escape(note)}[/]", soft_wrap=True)
+
+
+def _print_results(results: Sequence[Mapping[str, Scalar]]) -> None:
+    """Few figures: a line a result. Many: a column a result, without what none of them has."""
+    keys = [key for key in results[0] if any(result[key] for result in results)]
+    lines = [[_words(key), *(_shown(key, result[key]) for result in results)] for key in keys]
+    if len(keys) <= _ACROSS_MAX:
+        lines = [list(line) for line in zip(*lines, strict=True)]
+    heads, *body = lines
+    print_table(heads, body)
+
+
+def _print_machine(record: Record) -> None:
+    machine, noise = record.machine, record.noise
+    out.print(
+        f"[bold]{record.benchmark}[/] on {machine.cores} cores, {machine.memory_gib} GiB,"
+        f" {escape(machine.processor)}, {machine.system}, Python {machine.python}",
+        soft_wrap=True,
+    )
+    out.print(
+        f"[dim]Noise just before: one loop's times spread {noise.spread:.1%},"
+        f" the slowest {noise.slowest} times the median; load {noise.load} a core.[/]",
+        soft_wrap=True,
+    )
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def _shown(key: str, value: Scalar) -> str:
+    """A figure as people read it; the record has every digit."""
+    if value is None:
+        return "[dim]-[/]"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return escape(value)
+    if key.endswith("_bytes"):
+        return decimal(int(value))
+    return _count(value) if isinstance(value, int) else f"{value:,.4g}"
+
+
+def _count(value: int) -> str:
+    if value >= _BILLION:
+        return f"{value / _BILLION:,.3g} G"
+    return f"{value / _MILLION:,.3g} M" if value >= _MILLION else f"{value:,}"
