@@ -86,6 +86,7 @@ class Job:
     waits_for: object = None
     abandoned: bool = False
     """Its sender gave up and rolled back."""
+    ran: bool = False
 
 
 _BEGIN: Final = Statement("begin", lambda *_: [])
@@ -137,7 +138,7 @@ class Server:
         """Break a connection; without `at_once` the statement it has sent is still carried out."""
         connection.broken = True
         job = connection.job
-        if job is None or at_once:
+        if job is None or job.ran or at_once:
             self.roll_back(connection)
             if job:
                 self._answer(job, None)
@@ -217,6 +218,7 @@ class Server:
 
     def _run(self, job: Job, transaction: Transaction) -> None:
         rows: Rows | None = None
+        job.ran = True
         try:
             rows = job.statement.run(transaction, job.params)
         except psycopg.Error as error:

@@ -216,7 +216,8 @@ class World:
                 await dispatcher.set_paused(lane.run_id, paused=False)
         while not self.checks.settled and not self.checks.failures:
             if self.loop.time() > deadline:
-                self.checks.fail(f"never settles: {self.server.database.tables['queue']}")
+                left = len(self.server.database.tables["queue"])
+                self.checks.fail(f"{left} cells never settle")
             await asyncio.sleep(1.0)
 
     async def _drain(self) -> None:
