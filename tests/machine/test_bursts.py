@@ -75,3 +75,27 @@ async def test_the_last_transient_failure_is_for_good(world: World) -> None:
         await world.retry_due()
         await world.check()
     assert world.model.cells[key].state is State.ERROR
+
+
+@pytest.mark.parametrize("change", ["lock", "override"])
+async def test_a_hidden_call_does_not_wait_for_what_left_the_queue(pool: Pool, change: str) -> None:
+    """A pinned cell is not signalled, so nothing but a release gives it its place."""
+    world = World(pool)
+    columns = {"x": None, "a": ("remote", "a({{x}})"), "b": ("remote", "b({{a}})")}
+    await world.create(columns, rows=1)
+    await world.learn_readers()
+    await world.settle()
+    row = world.rows[0]
+    await world.dispatch(["b"], [row], force=True, only=None, lane=None)
+    await world.claim("one", interactive=9, bulk=9, total=9)
+    await world.read(world.held)
+    await world.set_input(row, "x", "new")
+    await world.override(row, "b", "typed")
+    await world.finalize(world.held[:], [OutcomeKind.READY])
+    assert world.model.cells[CellKey(row, world.ids["b"])].state is State.BLOCKED
+    if change == "lock":
+        await world.lock(row, "a", locked=True)
+    else:
+        await world.override(row, "a", "typed")
+    await world.check()
+    assert world.model.cells[CellKey(row, world.ids["b"])].state is State.QUEUED

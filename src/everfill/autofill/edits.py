@@ -81,6 +81,7 @@ class Edits:
             signalled = await self._dispatcher.follow(
                 edit.connection, edit.schema, sorted({*changed, *computed})
             )
+            await self._queue.release(edit.connection, collection_id, dropped)
             await _record(edit, author, "set_cells", _named(edit.schema, values))
         await self._dispatcher.announce(collection_id)
         return signalled
@@ -131,8 +132,10 @@ class Edits:
                 await edit.cells.mark_outdated(collection_id, dropped)
                 signalled = 0
             else:
+                dropped = []
                 signalled = await self._signal(edit, cells)
             signalled += await self._dispatcher.follow(edit.connection, edit.schema, cells)
+            await self._queue.release(edit.connection, collection_id, dropped)
             action = "lock_cells" if locked else "unlock_cells"
             await _record(edit, author, action, _named(edit.schema, cells))
         await self._dispatcher.announce(collection_id)

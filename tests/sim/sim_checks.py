@@ -1,0 +1,239 @@
+"""What must hold at every commit, and what must hold once all is calm."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from sim_postgres import Rows, SimConnection
+from sim_rows import CellRow, Entry, Key, Transaction
+
+from everfill.autofill.inputs import Compute, Decision, Unchanged, Waiting, decide, make_plan
+from everfill.autofill.machine import State
+from everfill.kernel import limits
+from everfill.kernel.ids import CollectionId, ColumnId, RowId
+from everfill.tables.cells import Cells
+from everfill.tables.definitions import Definitions
+from everfill.tables.schema import Column, Schema
+from everfill.tables.values import decode
+
+if TYPE_CHECKING:
+    from sim_world import World
+
+_NUMBER = re.compile(r"\d+")
+_TRACED = {"claim", "finalize", "signal", "release", "reclaim", "give_back", "retry_due", "commit"}
+
+
+class Checks:
+    """Watches one simulation."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.failures: list[str] = []
+        self.trace: list[str] = []
+        self.commits = 0
+        self.told: Counter[str] = Counter()
+        self.wanted: set[Key] = set()
+        self.usage_calls = 0
+        self._lost: Counter[Key] = Counter()
+        self._retried: Counter[Key] = Counter()
+        self._rounds: Counter[Key] = Counter()
+
+    def fail(self, message: str) -> None:
+        self.failures.append(f"at {self._world.loop.time():.3f} s: {message}")
+        self.note("FAILURE", message)
+
+    def note(self, *words: object) -> None:
+        if self._world.traced:
+            self.trace.append(f"{self._world.loop.time():.4f} {' '.join(map(str, words))}")
+
+    # -- at every step ----------------------------------------------------------------------------
+
+    def executed(self, process: str, name: str, rows: Rows) -> None:
+        if self._world.traced:
+            self.note(process, name, rows if name in _TRACED else len(rows))
+
+    def committed(self, tx: Transaction) -> None:
+        self.commits += 1
+        before: dict[str, dict[Any, Any]] = {}
+        for kind, *rest in tx.told:
+            if kind == "before":
+                before = rest[0]
+            elif kind == "usage":
+                self.usage_calls += rest[1]
+            else:
+                self._count(kind, rest[0], rest[1:])
+        after = Transaction(self._world.server.database, self._world.server.now())
+        if tx.writes.keys() & {"queue", "claims", "lanes"}:
+            self._check_flight(after)
+        for key, old in before.get("cells", {}).items():
+            if old and (new := after.find("cells", key)):
+                self._check_newer(key, old, new)
+        for key in before.get("rows", {}):
+            if after.find("rows", key) is None:
+                self.wanted -= {k for k in self.wanted if (k.collection_id, k.row_id) == key}
+
+    def _count(self, kind: str, key: Key, detail: list[Any]) -> None:
+        self.told[kind] += 1
+        if kind == "signalled":
+            self.wanted.add(key)
+            self._retried.pop(key, None)
+            self._lost.pop(key, None)
+        elif kind == "withdrawn":
+            self.wanted.discard(key)
+        elif kind == "lost":
+            self._lost[key] += 1
+            if self._lost[key] > limits.LOST_TRIES_MAX:
+                self.fail(f"{key} was lost {self._lost[key]} times in a row")
+        elif kind == "retry":
+            self._retried[key] += 1
+            if self._retried[key] >= limits.TRIES_MAX:
+                self.fail(f"{key} was retried {self._retried[key]} times in a row")
+        elif kind == "again":
+            self._rounds[key] += detail[0] not in {"waiting", "outdated"}
+            if self._rounds[key] >= limits.DIRTY_ROUNDS_MAX:
+                self.fail(f"{key} went round {self._rounds[key]} times")
+        if kind in {"settle", "withdrawn", "failed as lost"}:
+            for counter in (self._lost, self._retried, self._rounds):
+                counter.pop(key, None)
+        elif kind in {"again", "stale", "retry"}:
+            self._lost.pop(key, None)
+        if kind in {"again", "stale"}:
+            self._retried.pop(key, None)
+
+    def _check_flight(self, now: Transaction) -> None:
+        """Caps hold; every computing cell lies in one claim; no two entries share a place."""
+        claims = [claim for _, claim in now.scan("claims")]
+        counted: Counter[tuple[str, int]] = Counter()
+        for claim in claims:
+            counted["collections", claim.collection_id] += claim.n
+            counted["namespaces", claim.namespace_id] += claim.n
+        really: Counter[tuple[str, int]] = Counter()
+        places: set[tuple[int, int]] = set()
+        for key, entry in now.scan("queue"):
+            if entry.seq is not None and (entry.lane_id, entry.seq) in places:
+                self.fail(f"{key} shares its place")
+            if entry.seq is not None:
+                places.add((entry.lane_id, entry.seq))
+            if now.state(entry) is State.COMPUTING:
+                namespace_id = now.find("collections", key.collection_id).namespace_id
+                really["collections", key.collection_id] += 1
+                really["namespaces", namespace_id] += 1
+                self._check_held(key, entry, claims)
+        for flight, words in ((counted, "counted"), (really, "really")):
+            for (table, owner), n in flight.items():
+                if n > now.find(table, owner).cap_cells:
+                    self.fail(f"{n} cells are {words} in flight in number {owner} of {table}")
+
+    def _check_held(self, key: Key, entry: Entry, claims: list[Any]) -> None:
+        assert entry.seq is not None
+        holding = [
+            c for c in claims if c.lane_id == entry.lane_id and c.seq_from <= entry.seq <= c.seq_to
+        ]
+        if len(holding) != 1:
+            self.fail(f"{key} is computed under {len(holding)} claims")
+
+    def _check_newer(self, key: Key, old: CellRow, new: CellRow) -> None:
+        """Every typed value is a greater number than those before, so a text shows its age."""
+        texts = [str(row.computed_value) for row in (old, new)]
+        same = old.definition_version == new.definition_version
+        if texts[0] == texts[1] or not same or _NUMBER.sub("#", texts[0]) != _NUMBER.sub(
+            "#", texts[1]
+        ):
+            return
+        numbers = [[int(n) for n in _NUMBER.findall(text)] for text in texts]
+        if any(b < a for a, b in zip(*numbers, strict=True)):
+            self.fail(f"{key}: {texts[1]} replaced the newer {texts[0]}")
+
+    # -- at the end -------------------------------------------------------------------------------
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is queued, claimed or still being dispatched."""
+        tables = self._world.server.database.tables
+        runs = tables["runs"].values()
+        going_on = any(not (run.dispatched or run.cancelled) for run in runs)
+        return not (tables["queue"] or tables["claims"] or going_on)
+
+    async def check_values(self, connection: SimConnection) -> None:
+        """Every cell is what its newest inputs and definition make it, or says why not."""
+        for collection_id in self._world.collections:
+            schema = await Definitions(connection).load_schema(CollectionId(collection_id))
+            for column in schema.computed:
+                for row_id in range(1, self._world.rows + 1):
+                    await self._check_value(connection, schema, column, RowId(row_id))
+
+    async def _check_value(
+        self, connection: SimConnection, schema: Schema, column: Column, row_id: RowId
+    ) -> None:
+        key = Key(schema.collection_id, row_id, column.column_id)
+        tables = self._world.server.database.tables
+        if (key.collection_id, row_id) not in tables["rows"]:
+            if key in tables["cells"]:
+                self.fail(f"{key} outlived its row")
+            return
+        kept: CellRow = tables["cells"].get(key) or CellRow()
+        if kept.user_value is not None or kept.locked:
+            return
+        if kept.status == "empty":
+            if key in self.wanted:
+                self.fail(f"{key} was signalled and is lost")
+            return
+        old = kept.definition_version not in {None, column.definition_version}
+        if kept.status == "outdated" or old:
+            if not self._world.profile.edits and column.name != "e":
+                self.fail(f"{key} is outdated though nobody changed anything")
+            return
+        now = await self._decide(connection, schema, column, row_id)
+        self._judge(key, column, kept, now)
+
+    def _judge(
+        self, key: Key, column: Column, kept: CellRow, now: tuple[Decision, Decision]
+    ) -> None:
+        plain, forced = now
+        assert column.computation
+        by_hand = column.computation.schedule.mode != "on_change" or key not in self.wanted
+        words = f"{key} ({column.name}): {kept} but {plain}"
+        if kept.status in {"ready", "not_found"}:
+            if not isinstance(plain, Unchanged) or not isinstance(forced, Compute):
+                self.fail(f"stale: {words}")
+            elif kept.status == "ready" and json.loads(kept.computed_value or "0") != (
+                forced.request.text
+            ):
+                self.fail(f"wrong: {words}")
+        elif kept.status == "waiting" and not by_hand:
+            if not isinstance(plain, Waiting):
+                self.fail(f"waits for nothing: {words}")
+        elif kept.status == "failed" and not by_hand and kept.reason != "worker_lost":
+            if not isinstance(forced, Compute) or forced.input_hash != kept.failed_hash:
+                self.fail(f"failed on old inputs: {words}")
+
+    async def _decide(
+        self, connection: SimConnection, schema: Schema, column: Column, row_id: RowId
+    ) -> tuple[Decision, Decision]:
+        """What the real worker would decide now, and what if it were forced."""
+        assert column.computation
+        plan = make_plan(schema, column, self._world.kinds[column.computation.kind].spec)
+        ups = [up.column_id for up in plan.upstreams]
+        columns = [ColumnId(key) for key in (*ups, column.column_id)]
+        cells = Cells(connection, self._world.blobs)
+        found = await cells.read_inputs(schema.collection_id, [row_id], columns)
+        given = [found.get((row_id, up)) for up in ups]
+        values = [decode(g.value) if g and g.value is not None else None for g in given]
+        own = found.get((row_id, column.column_id))
+        plain, forced = (decide(plan, own, given, values, forced=f) for f in (False, True))
+        return plain, forced
+
+    def check_counts(self) -> None:
+        """Work was done again only for what was in a lost worker's hands, and every call was paid."""
+        world, profile = self._world, self._world.profile
+        twice = world.calls.by_text.total() - len(world.calls.by_text)
+        given = self.told["lost"] + self.told["given back"]
+        if not (profile.edits or profile.failures) and twice > given:
+            self.fail(f"{twice} cells were computed twice, but only {given} were lost")
+        if profile.only_kills and self.told["lost"] > world.held_at_kills:
+            self.fail(f"{self.told['lost']} lost, but {world.held_at_kills} in flight at kills")
+        if profile.calm and self.usage_calls != world.calls.remote:
+            self.fail(f"{self.usage_calls} calls recorded of {world.calls.remote}")
