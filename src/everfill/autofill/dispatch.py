@@ -150,7 +150,10 @@ class Dispatcher:
     async def finish_stalled(self, *, idle_seconds: float) -> int:
         """Signal what is left of runs whose dispatcher has gone; returns the number of cells."""
         async with self._pool.connection() as connection:
-            cursor = await connection.execute(_SQL["stalled_runs"], {"idle_seconds": idle_seconds})
+            cursor = await connection.execute(
+                _SQL["stalled_runs"],
+                {"idle_seconds": idle_seconds, "future_seconds": limits.FUTURE_SECONDS_MAX},
+            )
             runs = [RunId(row[0]) for row in await cursor.fetchall()]
         cells = 0
         for run_id in runs:

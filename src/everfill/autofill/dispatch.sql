@@ -36,10 +36,12 @@ update runs set next_row_id = %(next_row_id)s, cells_signalled = cells_signalled
 where run_id = %(run_id)s;
 
 -- name: stalled_runs
--- Runs whose dispatcher has gone: nothing was signalled for a while. Index: runs_undispatched.
+-- Runs whose dispatcher has gone: nothing was signalled for a while, or last by a clock that was
+-- ahead. Index: runs_undispatched.
 select run_id from runs
 where dispatched_at is null and cancelled_at is null
-    and touched_at < now() - %(idle_seconds)s * interval '1 second'
+    and (touched_at < now() - %(idle_seconds)s * interval '1 second'
+        or touched_at > now() + %(future_seconds)s * interval '1 second')
 order by run_id;
 
 -- name: cancel_run

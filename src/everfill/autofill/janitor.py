@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias
@@ -18,11 +18,13 @@ from cronsim import CronSim
 from everfill.autofill.dispatch import Dispatcher, Request
 from everfill.autofill.queue import Queue
 from everfill.infra.postgres import OUTAGES, Pool, load_queries, persist
+from everfill.kernel import limits
 from everfill.kernel.ids import CollectionId, ColumnId
 
 __all__ = ["Janitor", "JanitorReport", "roll_up_usage"]
 
 _SQL: Final = load_queries("everfill.autofill", "janitor.sql")
+_FUTURE: Final = timedelta(seconds=limits.FUTURE_SECONDS_MAX)
 _STALLED_SECONDS: Final = 10.0  # a live dispatcher touches its run many times a second
 _LOG: Final = structlog.stdlib.get_logger()
 
@@ -173,7 +175,11 @@ async def roll_up_usage(pool: Pool, collection_id: CollectionId) -> None:
 
 
 def _last_due(cron: str, *, seen_at: datetime, now: datetime) -> datetime | None:
-    """The newest due time after `seen_at` that has come; missed ones are not made up for."""
+    """The newest due time after `seen_at` that has come; missed ones are not made up for.
+
+    Where `seen_at` cannot be, because the clock was ahead then, the newest one counts as not seen.
+    """
     inclusive = now.replace(microsecond=now.microsecond or 1)  # a whole second counts as come
     last = next(CronSim(cron, inclusive, reverse=True), None)
-    return last if last and last > seen_at else None
+    is_new = last is not None and (last > seen_at or seen_at > now + _FUTURE)
+    return last if is_new else None

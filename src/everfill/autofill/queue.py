@@ -323,7 +323,7 @@ class Queue:
             async with self._pool.connection() as connection, connection.transaction():
                 await self.lock(connection, collection_id)
                 cursor = await connection.execute(
-                    QUERIES["reclaim"], {"collection_id": collection_id, "now": self.now}
+                    QUERIES["reclaim"], {"collection_id": collection_id, **self._times()}
                 )
                 found = await cursor.fetchall()
                 cells = [CellKey(row[0], row[1]) for row in found]
@@ -346,7 +346,7 @@ class Queue:
             async with self._pool.connection() as connection, connection.transaction():
                 await self.lock(connection, collection_id)
                 cursor = await connection.execute(
-                    QUERIES["retry_due"], {"collection_id": collection_id, "now": self.now}
+                    QUERIES["retry_due"], {"collection_id": collection_id, **self._times()}
                 )
                 cells = [CellKey(*row) for row in await cursor.fetchall()]
                 await self._release(connection, collection_id, cells)
@@ -499,8 +499,12 @@ class Queue:
 
     async def _collections(self, query: str) -> list[CollectionId]:
         async with self._pool.connection() as connection:
-            cursor = await connection.execute(QUERIES[query], {"now": self.now})
+            cursor = await connection.execute(QUERIES[query], self._times())
             return [CollectionId(row[0]) for row in await cursor.fetchall()]
+
+    def _times(self) -> Params:
+        """What tells whether a time has come, or cannot be meant."""
+        return {"now": self.now, "future_seconds": limits.FUTURE_SECONDS_MAX}
 
     def _finalize_params(
         self,

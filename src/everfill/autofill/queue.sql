@@ -443,15 +443,21 @@ set lease_until = coalesce(%(now)s, now()) + %(lease_seconds)s * interval '1 sec
 from held where c.claim_id = held.claim_id;
 
 -- name: expired_collections
--- Collections with claims past their lease.
-select distinct collection_id from claims where lease_until < coalesce(%(now)s, now());
+-- Collections with claims past their lease, or with one that ends later than any lease may: it was
+-- written while the clock was ahead.
+select distinct collection_id from claims
+where lease_until < coalesce(%(now)s, now())
+    or lease_until > coalesce(%(now)s, now()) + %(future_seconds)s * interval '1 second';
 
 -- name: reclaim
--- End the claims past their lease; the cells they still held are left blocked, for `release`.
+-- End the claims past their lease (or past any); the cells they still held are left blocked, for `release`.
 -- Locks: lock_collection, the claims by number. Index: queue_place.
 with held as materialized (
     select claim_id from claims
-    where collection_id = %(collection_id)s and lease_until < coalesce(%(now)s, now())
+    where collection_id = %(collection_id)s and (
+        lease_until < coalesce(%(now)s, now())
+        or lease_until > coalesce(%(now)s, now()) + %(future_seconds)s * interval '1 second'
+    )
     order by claim_id for update
 ), lost as (
     delete from claims c using held where c.claim_id = held.claim_id
@@ -492,14 +498,21 @@ on conflict (collection_id, row_id, column_id) do update
 set status = excluded.status, reason = excluded.reason;
 
 -- name: due_collections
--- Collections with retries that are due. Index: queue_retry.
-select distinct collection_id from queue where retry_at <= coalesce(%(now)s, now());
+-- Collections with retries that are due, or further ahead than any may be: they were written while
+-- the clock was ahead. Index: queue_retry, twice.
+select collection_id from queue where retry_at <= coalesce(%(now)s, now())
+union
+select collection_id from queue
+where retry_at > coalesce(%(now)s, now()) + %(future_seconds)s * interval '1 second';
 
 -- name: retry_due
--- Retries that are due stop waiting; left blocked, for `release`.
+-- Retries that are due (or further ahead than any may be) stop waiting; left blocked, for `release`.
 -- Locks: lock_collection. Index: queue_retry.
 update queue set retry_at = null
-where collection_id = %(collection_id)s and retry_at <= coalesce(%(now)s, now())
+where collection_id = %(collection_id)s and (
+    retry_at <= coalesce(%(now)s, now())
+    or retry_at > coalesce(%(now)s, now()) + %(future_seconds)s * interval '1 second'
+)
 returning row_id, column_id;
 
 -- name: stray_collections

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from everfill.infra.stack.room import find_want_of_room
 from everfill.kernel.config import Settings
 from everfill.kernel.errors import UnavailableError
 
@@ -25,6 +26,7 @@ _EARLY_SECONDS: Final = 15.0
 _EARLY_DEATHS_MAX: Final = 3
 """A worker that ends by itself this often, this early, never will start."""
 _STOP_SECONDS: Final = 10.0
+_DISK_SECONDS: Final = 1.0
 _LOG_BYTES_MAX: Final = 5_000_000
 
 
@@ -38,6 +40,9 @@ async def start_workers(
         settings: Whose data directory they join.
         cell_workers: How many.
         drain_seconds: How long a worker may finish its calls when it is stopped.
+
+    Raises:
+        UnavailableError: `worker_failed`; `disk_full`, where embedded servers have no room left.
     """
     names = [f"cell-worker-{n}" for n in range(1, cell_workers + 1)] + ["setup-worker"]
     slots = str(settings.worker.slots)
@@ -49,6 +54,8 @@ async def start_workers(
                 )
                 for name in names
             ]
+            if settings.postgres.url is None:
+                keepers.append(group.create_task(_mind_disk(settings)))
             try:
                 yield
             finally:
@@ -86,6 +93,16 @@ async def _keep(name: str, command: list[str], settings: Settings) -> None:
         f"The {name} does not start: it ended by itself {early_deaths} times in a row.",
         hint=f"Its log says why: {log}.",
     )
+
+
+async def _mind_disk(settings: Settings) -> None:
+    """Raise once the disk is full and stays so: workers would try in vain, and tell only a log."""
+    while True:
+        await asyncio.sleep(_DISK_SECONDS)
+        if find_want_of_room(settings.data_dir):
+            await asyncio.sleep(_DISK_SECONDS)
+            if full := find_want_of_room(settings.data_dir):
+                raise full
 
 
 def _open_log(log: Path) -> BinaryIO:

@@ -84,7 +84,7 @@ class WorkerSettings(_Section):
     """One cell worker."""
 
     slots: int = Field(default=20, ge=1, le=1_000, description="Remote calls under way at once.")
-    lease_seconds: float = Field(default=30.0, ge=0.5, le=3_600)
+    lease_seconds: float = Field(default=30.0, ge=0.5, le=limits.LEASE_SECONDS_MAX)
     poll_seconds: float = Field(
         default=2.0, gt=0, le=60, description="Safety net under notifications."
     )

@@ -24,9 +24,11 @@ __all__ = [
     "EXTRACT_MEMORY_BYTES",
     "EXTRACT_SECONDS",
     "EXTRACT_UNPACKED_BYTES_MAX",
+    "FUTURE_SECONDS_MAX",
     "IMPORT_CHUNK_ROWS",
     "INTERACTIVE_CELLS_MAX",
     "LANES_PER_CLAIM",
+    "LEASE_SECONDS_MAX",
     "LOST_TRIES_MAX",
     "NAMESPACE_CAP_CELLS",
     "NAME_CHARS_MAX",
@@ -91,6 +93,13 @@ BULK_SHARE_OF_CAP: Final = 0.9
 
 LANES_PER_CLAIM: Final = 8
 """Lanes one claim looks at, in each class: bounds its cost whatever the number of lanes."""
+
+LEASE_SECONDS_MAX: Final = 3_600.0
+"""A worker that died is missed at most this long."""
+
+FUTURE_SECONDS_MAX: Final = 2 * LEASE_SECONDS_MAX
+"""No lease, retry or other due time lies further ahead: one that does was written while the clock
+was wrong, and counts as over."""
 
 RETRY_BASE_SECONDS: Final = 1.0
 """First delay after a transient failure; it doubles, with full jitter."""

@@ -14,7 +14,12 @@ from everfill.kernel.errors import UnavailableError
 
 __all__ = ["OUTAGES", "persist", "unavailable"]
 
-OUTAGES: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
+OUTAGES: Final = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.IdleInTransactionSessionTimeout,  # this machine slept inside a transaction
+    PoolTimeout,
+)
 """What it looks like; none of it is the fault of what was asked."""
 
 

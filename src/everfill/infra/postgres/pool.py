@@ -19,7 +19,13 @@ Connection: TypeAlias = "AsyncConnection[Row]"
 Pool: TypeAlias = "AsyncConnectionPool[Connection]"
 
 SCHEMA: Final = "everfill"
+SILENT_SECONDS: Final = 300.0
+"""How long a client may be silent inside a transaction, longer than any upload of values takes: who
+fell off the network there holds locks, and Postgres by itself notices that after two hours."""
 _WAIT_SECONDS: Final = 30.0
+_UNACKNOWLEDGED_MILLISECONDS: Final = 60_000
+_KEEPALIVES: Final = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+"""A server that fell off the network is noticed within a minute, even by who only listens."""
 
 
 @asynccontextmanager
@@ -39,7 +45,13 @@ async def open_pool(
         open=False,
         configure=_configure,
         check=AsyncConnectionPool[Connection].check_connection,
-        kwargs={"autocommit": True, "application_name": name, "prepare_threshold": 0},
+        kwargs={
+            "autocommit": True,
+            "application_name": name,
+            "prepare_threshold": 0,
+            "tcp_user_timeout": _UNACKNOWLEDGED_MILLISECONDS,
+            **_KEEPALIVES,
+        },
         connection_class=AsyncConnection[Row],
     )
     try:
@@ -54,4 +66,9 @@ async def open_pool(
 
 
 async def _configure(connection: Connection) -> None:
-    await connection.execute(f"set search_path = {SCHEMA}, public".encode())
+    await connection.execute(
+        b"select set_config('search_path', %s, false),"
+        b" set_config('idle_in_transaction_session_timeout', %s, false)",
+        [f"{SCHEMA}, public", f"{SILENT_SECONDS}s"],
+        prepare=False,
+    )

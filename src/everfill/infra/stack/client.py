@@ -16,6 +16,7 @@ import structlog
 from everfill.infra.stack.children import last_words, tail
 from everfill.infra.stack.locks import FileLock, is_held
 from everfill.infra.stack.paths import StackPaths
+from everfill.infra.stack.room import find_want_of_room
 from everfill.infra.stack.state import ServerName, ServerStatus, StackState, find_live_state
 from everfill.kernel.config import Settings
 from everfill.kernel.errors import EverfillError, UnavailableError
@@ -55,13 +56,35 @@ async def open_stack(
 
     Raises:
         EverfillError: `data_dir_unusable`, `server_binary_missing`, `server_start_failed`,
-            `stack_start_timeout` and others of the servers, each with what to do.
+            `stack_start_timeout` and others of the servers, each with what to do. Whatever a full
+            disk made fail, also while the context was open, ends as `disk_full`.
     """
     wanted = embedded_servers(settings)
     if not wanted:
         yield _endpoints(settings, None)
         return
     paths = stack_paths(settings)
+    try:
+        async with _open_embedded(
+            settings, paths, wanted, linger_seconds, start_timeout_seconds
+        ) as (endpoints):
+            yield endpoints
+    except Exception as error:
+        is_own = isinstance(error, EverfillError) and not isinstance(error, UnavailableError)
+        full = None if is_own else find_want_of_room(paths.data_dir)
+        if full is None:
+            raise
+        raise full from error
+
+
+@asynccontextmanager
+async def _open_embedded(
+    settings: Settings,
+    paths: StackPaths,
+    wanted: frozenset[ServerName],
+    linger_seconds: float,
+    start_timeout_seconds: float,
+) -> AsyncGenerator[Endpoints]:
     paths.create()
     client = _Client(paths, wanted, settings.temporal.namespace, linger_seconds)
     lock = FileLock(paths.clients_lock)
