@@ -40,6 +40,8 @@ def finalize_params(filled: Filled, count: int) -> Mapping[str, Any]:
         "rounds_max": limits.DIRTY_ROUNDS_MAX,
         "tries_max": limits.TRIES_MAX,
         "ended": [1],
+        "held": [1],
+        "touched": [1],
         "claims": [1] * count,
         "rows": rows,
         "columns": [filled.columns[0]] * count,

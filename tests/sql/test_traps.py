@@ -94,10 +94,7 @@ async def test_a_number_is_only_good_in_its_own_lane(bench: Bench) -> None:
     table = await bench.make("t", rows=2)
     await bench.signal(table, table.rows[:1])
     (cell,) = await bench.claim(1)
-    other = ClaimedCell(
-        **{**{name: getattr(cell, name) for name in cell.__slots__}, "lane_id": LaneId(999)}
-    )
-    outcome = Outcome(other, 1, OutcomeKind.READY, value='"wrong"')
+    outcome = Outcome(cell._replace(lane_id=LaneId(999)), 1, OutcomeKind.READY, value='"wrong"')
     assert await bench.queue.finalize(table.collection_id, [outcome]) == {}
     assert await bench.scalar("select count(*) from cells where computed_value is not null") == 0
     assert await bench.land([cell]) == {CellKey(table.rows[0], table.columns[0]): "settle"}

@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import psycopg
@@ -184,8 +184,7 @@ def _refused(outcome: Outcome, error: psycopg.DataError) -> Outcome:
         "message": f"The database cannot hold this value: {error.diag.message_primary}.",
         "retryable": False,
     }
-    return replace(
-        outcome,
+    return outcome._replace(
         kind=OutcomeKind.FAILED,
         value=None,
         provenance=None,

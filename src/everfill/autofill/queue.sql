@@ -262,14 +262,16 @@ order by p.interactive desc, m.claim_id, p.seq;
 -- tries_max times. What lands leaves the queue; what is computed again is left blocked, and
 -- `release` gives it its place. Ended claims go; of the others n counts down, never to nothing, so
 -- that a finalize repeated after a lost connection cannot end a claim that is still held.
+-- Tells what is not as it nearly always is: the verdicts other than settle, and, where a result had
+-- lost its claim, which ones settled; and which of the columns have dependents.
 -- Locks: lock_collection (so an entry's ctid stands), the claims by number. Index: queue_place, the
 -- key of cells.
 with result as materialized (
     select * from unnest(
-        %(claims)b::bigint[], %(rows)b::bigint[], %(columns)b::int[], %(lanes)b::int[],
-        %(seqs)b::bigint[], %(signals)b::int[], %(versions)b::int[], %(outcomes)b::text[],
+        %(claims)s::bigint[], %(rows)s::bigint[], %(columns)s::int[], %(lanes)s::int[],
+        %(seqs)s::bigint[], %(signals)s::int[], %(versions)s::int[], %(outcomes)s::text[],
         %(values)b::text[], %(reasons)b::text[], %(provenances)b::text[], %(hashes)b::bytea[],
-        %(delays)b::float8[]
+        %(delays)s::float8[]
     ) as r (claim_id, row_id, column_id, lane_id, seq, signal, version, outcome, value, reason,
         provenance, input_hash, delay_seconds)
 ), judged as materialized (
@@ -368,22 +370,30 @@ with result as materialized (
         )
 ), held as materialized (
     select claim_id from claims
-    where claim_id = any (%(claims)b::bigint[] || %(ended)b::bigint[])
+    where claim_id = any (%(held)s::bigint[])
     order by claim_id for update
 ), used as (
     select claim_id, count(*)::int as n from result
-    where claim_id <> all (%(ended)b::bigint[]) group by claim_id
+    where claim_id <> all (%(ended)s::bigint[]) group by claim_id
 ), ended as (
     delete from claims c using held
-    where c.claim_id = held.claim_id and held.claim_id = any (%(ended)b::bigint[])
+    where c.claim_id = held.claim_id and held.claim_id = any (%(ended)s::bigint[])
 ), shrunk as (
     update claims c set n = greatest(1, c.n - u.n)
     from used u join held using (claim_id) where c.claim_id = held.claim_id
 )
-select row_id, column_id, verdict,
-    verdict in ('again', 'stale') or (verdict = 'settle' and exists (
-        select from column_references e where e.upstream_id = judged.column_id
-    ))
+select count(*) = cardinality(%(rows)s::bigint[]) as all_stood,
+    array_agg(row_id) filter (where verdict <> 'settle') as rows,
+    array_agg(column_id) filter (where verdict <> 'settle') as columns,
+    array_agg(verdict) filter (where verdict <> 'settle') as verdicts,
+    case when count(*) < cardinality(%(rows)s::bigint[])
+        then array_agg(row_id) filter (where verdict = 'settle') end as settled_rows,
+    case when count(*) < cardinality(%(rows)s::bigint[])
+        then array_agg(column_id) filter (where verdict = 'settle') end as settled_columns,
+    (
+        select array_agg(distinct upstream_id) from column_references
+        where upstream_id = any (%(touched)s::int[])
+    ) as upstreams
 from judged;
 
 -- name: release

@@ -1,5 +1,6 @@
 """Postgres: the connection pool, the typed loader of `.sql` files, and the migrations."""
 
+from everfill.infra.postgres.arrays import array_literal
 from everfill.infra.postgres.migrate import migrate
 from everfill.infra.postgres.outages import OUTAGES, persist, unavailable
 from everfill.infra.postgres.pool import Connection, Pool, open_pool
@@ -10,6 +11,7 @@ __all__ = [
     "Connection",
     "Pool",
     "Query",
+    "array_literal",
     "load_queries",
     "migrate",
     "open_pool",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias
@@ -23,9 +24,16 @@ SILENT_SECONDS: Final = 300.0
 """How long a client may be silent inside a transaction, longer than any upload of values takes: who
 fell off the network there holds locks, and Postgres by itself notices that after two hours."""
 _WAIT_SECONDS: Final = 30.0
+_FRESH_SECONDS: Final = 1.0
 _UNACKNOWLEDGED_MILLISECONDS: Final = 60_000
 _KEEPALIVES: Final = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 """A server that fell off the network is noticed within a minute, even by who only listens."""
+
+
+class _PooledConnection(AsyncConnection[Row]):
+    """A connection that knows when it was last given back."""
+
+    used_at: float = 0.0
 
 
 @asynccontextmanager
@@ -44,7 +52,8 @@ async def open_pool(
         timeout=_WAIT_SECONDS,
         open=False,
         configure=_configure,
-        check=AsyncConnectionPool[Connection].check_connection,
+        check=_check,
+        reset=_note_use,
         kwargs={
             "autocommit": True,
             "application_name": name,
@@ -52,7 +61,7 @@ async def open_pool(
             "tcp_user_timeout": _UNACKNOWLEDGED_MILLISECONDS,
             **_KEEPALIVES,
         },
-        connection_class=AsyncConnection[Row],
+        connection_class=_PooledConnection,
     )
     try:
         await pool.open(wait=True, timeout=_WAIT_SECONDS)
@@ -72,3 +81,15 @@ async def _configure(connection: Connection) -> None:
         [f"{SCHEMA}, public", f"{SILENT_SECONDS}s"],
         prepare=False,
     )
+
+
+async def _note_use(connection: Connection) -> None:
+    assert isinstance(connection, _PooledConnection)
+    connection.used_at = time.monotonic()
+
+
+async def _check(connection: Connection) -> None:
+    """Ask an idle connection whether it lives; one that was just used need not be asked."""
+    assert isinstance(connection, _PooledConnection)
+    if time.monotonic() - connection.used_at > _FRESH_SECONDS:
+        await AsyncConnectionPool[Connection].check_connection(connection)
