@@ -1,0 +1,1 @@
+"""Benchmarks: the queue beside what else there is, and the engine under load."""
