@@ -1,0 +1,137 @@
+"""Measure pgqueuer.
+
+Its recommended fast settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import asyncpg
+import psycopg
+import uvloop
+from peer import Enqueued, Meter, Request, main
+from pgqueuer import PgQueuer
+from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver, Driver, PsycopgDriver
+from pgqueuer.domain.settings import Durability, db_settings
+from pgqueuer.models import Job
+from pgqueuer.queries import Queries
+
+ENTRYPOINT = "bench"
+ENQUEUE_BATCH = 5_000
+
+
+class _MeteredQueries(Queries):
+    """The queries of one worker, timed."""
+
+    meter: Meter
+
+    async def dequeue(self, *given: Any, **named: Any) -> list[Job]:
+        self.meter.gate()
+        started = time.perf_counter()
+        jobs = await super().dequeue(*given, **named)
+        if jobs:
+            self.meter.claimed(started)
+        return jobs
+
+    async def log_jobs(self, job_status: list[Any]) -> None:
+        await super().log_jobs(job_status)
+        self.meter.finished(len(job_status))
+
+
+class PgqueuerQueue:
+    """pgqueuer as a subject."""
+
+    name = "pgqueuer"
+    distribution = "pgqueuer"
+    latency_of = "one dequeue statement of a batch"
+    fairness = "none: priority, then first in, first out"
+    variants = ("connection", "pool", "psycopg", "balanced", "asyncio")
+
+    def settings(self, request: Request) -> Mapping[str, str]:
+        """Every setting chosen, and why."""
+        return {"dequeue_batch": f"{_batch(request)}"}
+
+    def install(self, request: Request) -> None:
+        """Make the schema."""
+        uvloop.run(_install(request))
+
+    def enqueue(self, request: Request) -> Enqueued:
+        """Make the depth."""
+        return uvloop.run(_enqueue(request))
+
+    def work(self, request: Request, meter: Meter) -> None:
+        """Run one worker process."""
+        run = asyncio.run if request.variant == "asyncio" else uvloop.run
+        run(_work(request, meter))
+
+    def count_finished(self, request: Request) -> int:
+        """How many jobs the database holds as finished."""
+        with psycopg.connect(request.dsn) as connection:
+            row = connection.execute(
+                "select count(*) from pgqueuer_log where status = 'successful'"
+            ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def _batch(request: Request) -> int:
+    return request.batch or 100
+
+
+async def _connect(request: Request) -> asyncpg.Connection:
+    given = request.connection()
+    given["database"] = given.pop("dbname")
+    return await asyncpg.connect(**given)
+
+
+async def _driver(request: Request) -> Driver:
+    if request.variant == "psycopg":
+        return PsycopgDriver(await psycopg.AsyncConnection.connect(request.dsn, autocommit=True))
+    if request.variant == "pool":
+        given = request.connection()
+        given["database"] = given.pop("dbname")
+        return AsyncpgPoolDriver(await asyncpg.create_pool(**given, min_size=5, max_size=20))
+    return AsyncpgDriver(await _connect(request))
+
+
+async def _install(request: Request) -> None:
+    if request.variant == "balanced":
+        db_settings().durability = Durability.balanced
+    queries = Queries(AsyncpgDriver(await _connect(request)))
+    await queries.install()
+    await queries.optimize_autovacuum()
+
+
+async def _enqueue(request: Request) -> Enqueued:
+    queries = Queries(AsyncpgDriver(await _connect(request)))
+    payload: bytes | None = request.payload().encode()
+    started = time.perf_counter()
+    left = request.depth
+    while left:
+        jobs = min(ENQUEUE_BATCH, left)
+        await queries.enqueue([ENTRYPOINT] * jobs, [payload] * jobs, [0] * jobs)
+        left -= jobs
+    return Enqueued(jobs=request.depth, seconds=time.perf_counter() - started)
+
+
+async def _work(request: Request, meter: Meter) -> None:
+    driver = await _driver(request)
+    queries = _MeteredQueries(driver)
+    queries.meter = meter
+    worker = PgQueuer(driver, queries=queries)
+
+    @worker.entrypoint(ENTRYPOINT)
+    async def handle(job: Job) -> None:
+        del job
+
+    loop = asyncio.get_running_loop()
+    meter.when_over(lambda: loop.call_soon_threadsafe(worker.shutdown.set))
+    await worker.run(batch_size=_batch(request))
+
+
+if __name__ == "__main__":
+    main(PgqueuerQueue())
