@@ -1,0 +1,77 @@
+"""What is tried: four shapes of the naive design, each at growing sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["CELLS", "REPAIRED_CELLS", "NaivePlan", "Shape", "Size"]
+
+CELLS: Final = (500, 1_000, 2_000, 2_001, 5_000, 10_000, 20_000, 50_000)
+"""2,000 activities may be pending in one workflow: the size after it is tried as well."""
+REPAIRED_CELLS: Final = (10_000, 20_000, 100_000)
+
+
+class Shape(StrEnum):
+    """How the naive design is written: first as it comes to mind, then as it is repaired."""
+
+    GATHERED = "gathered"
+    """Every activity of one column started at once, all awaited in one workflow."""
+    CHAINED = "chained"
+    """The same with two columns, the second of which reads the first."""
+    WINDOWED = "windowed"
+    """One column, at most 500 activities in flight, still one history."""
+    CONTINUED = "continued"
+    """Windowed, and continued as new every 10,000 events."""
+
+    @property
+    def columns(self) -> int:
+        """Activities a row."""
+        return 2 if self is Shape.CHAINED else 1
+
+    @property
+    def is_repaired(self) -> bool:
+        """Whether it is what people reach for once the first two broke."""
+        return self in {Shape.WINDOWED, Shape.CONTINUED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """One workflow to run: a shape and how many cells, which is how many activities."""
+
+    shape: Shape
+    cells: int
+
+    @property
+    def rows(self) -> int:
+        """Cells over columns; an odd cell of a chained size is left out."""
+        return self.cells // self.shape.columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NaivePlan:
+    """What to try, and with how much.
+
+    Attributes:
+        cells: Sizes of the gathered and the chained shape, growing.
+        repaired_cells: Sizes of the windowed and the continued shape, growing.
+        seconds_max: How long one size may take; larger ones of its shape are then left out.
+        word_chars: Length of an input; a call's payload is some 30 bytes longer.
+        slots: Activities the worker runs at once.
+        pollers: Requests for activities, and for workflow tasks, it keeps open at the server.
+    """
+
+    cells: tuple[int, ...] = CELLS
+    repaired_cells: tuple[int, ...] = REPAIRED_CELLS
+    seconds_max: float = 120.0
+    word_chars: int = 120
+    slots: int = 1_000
+    pollers: int = 20
+
+    def sizes(self) -> Iterator[Size]:
+        """Every size, shape by shape."""
+        for shape in Shape:
+            for cells in self.repaired_cells if shape.is_repaired else self.cells:
+                yield Size(shape=shape, cells=cells)
