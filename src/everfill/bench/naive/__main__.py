@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from everfill.bench.naive.plan import CELLS, REPAIRED_CELLS, NaivePlan
+from everfill.bench.naive.plan import REPAIRED_ROWS, ROWS, NaivePlan
 from everfill.bench.naive.report import NaiveReport, Trial
 from everfill.bench.naive.run import run_naive
 from everfill.infra.stack import open_stack
@@ -35,15 +35,15 @@ def _tell(trial: Trial) -> None:
 def main() -> None:
     """Try what the options ask for; the report goes to stdout."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cells", type=int, nargs="*", default=CELLS)
-    parser.add_argument("--repaired-cells", type=int, nargs="*", default=REPAIRED_CELLS)
+    parser.add_argument("--rows", type=int, nargs="*", default=ROWS)
+    parser.add_argument("--repaired-rows", type=int, nargs="*", default=REPAIRED_ROWS)
     parser.add_argument("--seconds-max", type=float, default=NaivePlan().seconds_max)
     parser.add_argument("--slots", type=int, default=NaivePlan().slots)
     parser.add_argument("--pollers", type=int, default=NaivePlan().pollers)
     asked = parser.parse_args()
     plan = NaivePlan(
-        cells=tuple(asked.cells),
-        repaired_cells=tuple(asked.repaired_cells),
+        rows=tuple(asked.rows),
+        repaired_rows=tuple(asked.repaired_rows),
         seconds_max=asked.seconds_max,
         slots=asked.slots,
         pollers=asked.pollers,

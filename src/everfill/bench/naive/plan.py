@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["CELLS", "REPAIRED_CELLS", "NaivePlan", "Shape", "Size"]
+__all__ = ["REPAIRED_ROWS", "ROWS", "NaivePlan", "Shape", "Size"]
 
-CELLS: Final = (500, 1_000, 2_000, 2_001, 5_000, 10_000, 20_000, 50_000)
+ROWS: Final = (500, 1_000, 2_000, 2_001, 5_000, 10_000, 20_000, 50_000)
 """2,000 activities may be pending in one workflow: the size after it is tried as well."""
-REPAIRED_CELLS: Final = (10_000, 20_000, 100_000)
+REPAIRED_ROWS: Final = (10_000, 20_000, 100_000)
 
 
 class Shape(StrEnum):
@@ -39,15 +39,15 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """One workflow to run: a shape and how many cells, which is how many activities."""
+    """One workflow to run: a shape, and how many rows."""
 
     shape: Shape
-    cells: int
+    rows: int
 
     @property
-    def rows(self) -> int:
-        """Cells over columns; an odd cell of a chained size is left out."""
-        return self.cells // self.shape.columns
+    def cells(self) -> int:
+        """Activities."""
+        return self.rows * self.shape.columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +55,16 @@ class NaivePlan:
     """What to try, and with how much.
 
     Attributes:
-        cells: Sizes of the gathered and the chained shape, growing.
-        repaired_cells: Sizes of the windowed and the continued shape, growing.
+        rows: Sizes of the gathered and the chained shape, growing.
+        repaired_rows: Sizes of the windowed and the continued shape, growing.
         seconds_max: How long one size may take; larger ones of its shape are then left out.
         word_chars: Length of an input; a call's payload is some 30 bytes longer.
         slots: Activities the worker runs at once.
         pollers: Requests for activities, and for workflow tasks, it keeps open at the server.
     """
 
-    cells: tuple[int, ...] = CELLS
-    repaired_cells: tuple[int, ...] = REPAIRED_CELLS
+    rows: tuple[int, ...] = ROWS
+    repaired_rows: tuple[int, ...] = REPAIRED_ROWS
     seconds_max: float = 120.0
     word_chars: int = 120
     slots: int = 1_000
@@ -73,5 +73,5 @@ class NaivePlan:
     def sizes(self) -> Iterator[Size]:
         """Every size, shape by shape."""
         for shape in Shape:
-            for cells in self.repaired_cells if shape.is_repaired else self.cells:
-                yield Size(shape=shape, cells=cells)
+            for rows in self.repaired_rows if shape.is_repaired else self.rows:
+                yield Size(shape=shape, rows=rows)

@@ -26,6 +26,7 @@ class Trial:
 
     Attributes:
         shape: How the workflow is written.
+        rows: Asked for.
         cells: Asked for: one activity each.
         outcome: How it ended; completed means that every value is right.
         error: In the server's words where it broke.
@@ -35,6 +36,8 @@ class Trial:
         runs: Histories it took, each continued from the one before.
         history_events: Of all runs together.
         history_bytes: Of all runs together.
+        failed_tasks: Workflow tasks that failed on the way, by the server's words; each was tried
+            again, and the first failure of a row of them is what the history has.
         worker_cpu_seconds: Spent by this process, in which the worker is.
         worker_memory_bytes: Most resident bytes of this process meanwhile.
         server_cpu_seconds: Spent by the server; None where it is on another machine.
@@ -43,6 +46,7 @@ class Trial:
     """
 
     shape: Shape
+    rows: int
     cells: int
     outcome: Outcome
     error: str | None
@@ -52,6 +56,7 @@ class Trial:
     runs: int
     history_events: int
     history_bytes: int
+    failed_tasks: Mapping[str, int]
     worker_cpu_seconds: float
     worker_memory_bytes: int
     server_cpu_seconds: float | None

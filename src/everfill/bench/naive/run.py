@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
+
 from everfill.bench.naive.plan import NaivePlan, Shape
 from everfill.bench.naive.report import NaiveReport, Outcome, Trial
 from everfill.bench.naive.trial import run_trial
@@ -35,7 +37,7 @@ async def run_naive(
     Raises:
         UnavailableError: `temporal_unavailable`: nothing answers at the address.
     """
-    client = await connect_temporal(TemporalSettings(), temporal_address)
+    client = await connect_temporal(TemporalSettings(), temporal_address, runtime=_quiet())
     server = ServerPlace(pid=find_server(temporal_address), database_file=database_file)
     trials: list[Trial] = []
     slow: set[Shape] = set()
@@ -49,3 +51,8 @@ async def run_naive(
         if on_trial is not None:
             on_trial(trial)
     return NaiveReport(plan=plan, trials=trials)
+
+
+def _quiet() -> Runtime:
+    """Temporal's core without its warnings: it prints thousands, on stdout, when a size breaks."""
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter="error")))

@@ -7,18 +7,13 @@ import time
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
-from everfill.bench.naive.history import (
-    Histories,
-    count_task_tries,
-    failed_task_words,
-    measure_histories,
-)
+from everfill.bench.naive.history import Health, Histories, last_failure, look, read_histories
 from everfill.bench.naive.plan import NaivePlan, Shape, Size
 from everfill.bench.naive.report import Outcome, Trial
 from everfill.bench.naive.usage import ServerPlace, Usage, watch_usage
@@ -37,10 +32,12 @@ _IN_FLIGHT_MAX: Final = 500
 _HISTORY_EVENTS_MAX: Final = 10_000
 _LOOK_SECONDS: Final = 1.0
 _TASK_TRIES_MAX: Final = 3
-"""A workflow task that failed this often fails for good: the server would try it for ever."""
+_STALL_SECONDS: Final = 10.0
+"""A workflow task that failed three times, while no event was added for so long, fails for good;
+the server would try it for ever. While activities end, their events alone can make a task fail."""
 _SHUTDOWN_SECONDS: Final = 20.0  # Temporal's core has been seen never to finish its own
 
-_Handle: TypeAlias = "WorkflowHandle[object, object]"
+_Handle: TypeAlias = "WorkflowHandle[Any, Any]"
 _End: TypeAlias = "tuple[Outcome, str | None]"
 
 
@@ -63,7 +60,7 @@ async def run_trial(client: Client, plan: NaivePlan, size: Size, server: ServerP
         histories = Histories()
         if handle is not None:
             await _terminate(handle)
-            histories = await measure_histories(client, handle)
+            histories = await read_histories(client, handle.id, handle.first_execution_run_id or "")
     done = min(activities.calls, size.cells)
     return _trial(size, end, done, seconds, histories, usage)
 
@@ -110,6 +107,7 @@ async def _start(client: Client, plan: NaivePlan, size: Size, name: str) -> _Han
 async def _run_to_end(client: Client, handle: _Handle, plan: NaivePlan, size: Size) -> _End:
     """Wait for the result, looking now and then whether there can still be one."""
     deadline = time.monotonic() + plan.seconds_max
+    stall = _Stall()
     result = asyncio.create_task(handle.result())
     try:
         while True:
@@ -119,10 +117,24 @@ async def _run_to_end(client: Client, handle: _Handle, plan: NaivePlan, size: Si
                 return _judge(result, plan, size)
             if left <= 0:
                 return Outcome.OUT_OF_TIME, None
-            if await count_task_tries(client, handle.id) >= _TASK_TRIES_MAX:
-                return Outcome.BROKE, await failed_task_words(client, handle.id)
+            if stall.is_final(await look(client, handle.id), time.monotonic()):
+                return Outcome.BROKE, await last_failure(client, handle.id)
     finally:
         result.cancel()
+
+
+class _Stall:
+    """Tells a workflow that cannot go on from one that is slow."""
+
+    def __init__(self) -> None:
+        self._events = 0
+        self._since = 0.0
+
+    def is_final(self, health: Health, now: float) -> bool:
+        """Whether the task kept failing and nothing was added to the history for long."""
+        if health.task_tries < _TASK_TRIES_MAX or health.events != self._events:
+            self._events, self._since = health.events, now
+        return now - self._since >= _STALL_SECONDS
 
 
 def _judge(result: asyncio.Task[object], plan: NaivePlan, size: Size) -> _End:
@@ -160,6 +172,7 @@ def _trial(
     outcome, error = end
     return Trial(
         shape=size.shape,
+        rows=size.rows,
         cells=size.cells,
         outcome=outcome,
         error=error,
@@ -169,6 +182,7 @@ def _trial(
         runs=histories.runs,
         history_events=histories.events,
         history_bytes=histories.bytes,
+        failed_tasks=histories.failed_tasks,
         worker_cpu_seconds=round(usage.worker_cpu_seconds, 2),
         worker_memory_bytes=usage.worker_memory_bytes,
         server_cpu_seconds=_rounded(usage.server_cpu_seconds),

@@ -131,7 +131,7 @@ async def _fill_row(text: str, columns: int) -> list[str]:
     """Each column's value from the one before."""
     values: list[str] = []
     for number in range(1, columns + 1):
-        text = await workflow.execute_activity(
+        text = await workflow.execute_activity_method(
             CellActivities.fill_cell,
             CellCall(prefix=f"{number} ", text=text),
             start_to_close_timeout=_TIMEOUT,
