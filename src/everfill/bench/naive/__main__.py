@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="*", default=ROWS)
     parser.add_argument("--repaired-rows", type=int, nargs="*", default=REPAIRED_ROWS)
     parser.add_argument("--seconds-max", type=float, default=NaivePlan().seconds_max)
+    parser.add_argument("--in-flight-max", type=int, default=NaivePlan().in_flight_max)
     parser.add_argument("--slots", type=int, default=NaivePlan().slots)
     parser.add_argument("--pollers", type=int, default=NaivePlan().pollers)
     asked = parser.parse_args()
@@ -45,6 +46,7 @@ def main() -> None:
         rows=tuple(asked.rows),
         repaired_rows=tuple(asked.repaired_rows),
         seconds_max=asked.seconds_max,
+        in_flight_max=asked.in_flight_max,
         slots=asked.slots,
         pollers=asked.pollers,
     )

@@ -26,6 +26,7 @@ class Trial:
 
     Attributes:
         shape: How the workflow is written.
+        workflow_id: Of its workflow, for a look at the server's own words.
         rows: Asked for.
         cells: Asked for: one activity each.
         outcome: How it ended; completed means that every value is right.
@@ -46,6 +47,7 @@ class Trial:
     """
 
     shape: Shape
+    workflow_id: str
     rows: int
     cells: int
     outcome: Outcome

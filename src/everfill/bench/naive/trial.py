@@ -26,10 +26,8 @@ from everfill.bench.naive.workflow import (
     word,
 )
 
-__all__ = ["run_trial"]
+__all__ = ["Stall", "run_trial"]
 
-_IN_FLIGHT_MAX: Final = 500
-_HISTORY_EVENTS_MAX: Final = 10_000
 _LOOK_SECONDS: Final = 1.0
 _TASK_TRIES_MAX: Final = 3
 _STALL_SECONDS: Final = 10.0
@@ -62,7 +60,7 @@ async def run_trial(client: Client, plan: NaivePlan, size: Size, server: ServerP
             await _terminate(handle)
             histories = await read_histories(client, handle.id, handle.first_execution_run_id or "")
     done = min(activities.calls, size.cells)
-    return _trial(size, end, done, seconds, histories, usage)
+    return _trial(name, size, end, done, seconds, histories, usage)
 
 
 @asynccontextmanager
@@ -87,6 +85,8 @@ async def _working(
         await asyncio.wait([serving, ending], timeout=_SHUTDOWN_SECONDS)
         for task in (serving, ending):
             task.cancel()
+    if serving.done() and not serving.cancelled():
+        serving.result()
 
 
 async def _start(client: Client, plan: NaivePlan, size: Size, name: str) -> _Handle:
@@ -95,8 +95,8 @@ async def _start(client: Client, plan: NaivePlan, size: Size, name: str) -> _Han
         start = WindowedStart(
             rows=size.rows,
             word_chars=plan.word_chars,
-            in_flight_max=_IN_FLIGHT_MAX,
-            history_events_max=_HISTORY_EVENTS_MAX if size.shape is Shape.CONTINUED else None,
+            in_flight_max=plan.in_flight_max,
+            history_events_max=plan.history_events_max if size.shape is Shape.CONTINUED else None,
         )
         return await client.start_workflow(WindowedFill.run, start, id=name, task_queue=name)
     words = [word(row, plan.word_chars) for row in range(size.rows)]
@@ -107,7 +107,7 @@ async def _start(client: Client, plan: NaivePlan, size: Size, name: str) -> _Han
 async def _run_to_end(client: Client, handle: _Handle, plan: NaivePlan, size: Size) -> _End:
     """Wait for the result, looking now and then whether there can still be one."""
     deadline = time.monotonic() + plan.seconds_max
-    stall = _Stall()
+    stall = Stall()
     result = asyncio.create_task(handle.result())
     try:
         while True:
@@ -123,7 +123,7 @@ async def _run_to_end(client: Client, handle: _Handle, plan: NaivePlan, size: Si
         result.cancel()
 
 
-class _Stall:
+class Stall:
     """Tells a workflow that cannot go on from one that is slow."""
 
     def __init__(self) -> None:
@@ -162,6 +162,7 @@ async def _terminate(handle: _Handle) -> None:
 
 
 def _trial(
+    name: str,
     size: Size,
     end: _End,
     cells_done: int,
@@ -172,6 +173,7 @@ def _trial(
     outcome, error = end
     return Trial(
         shape=size.shape,
+        workflow_id=name,
         rows=size.rows,
         cells=size.cells,
         outcome=outcome,
