@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from temporalio.client import Client
+from temporalio.runtime import Runtime
 from temporalio.service import RetryConfig, RPCError
 
 from everfill.kernel.config import TemporalSettings
@@ -15,8 +16,15 @@ __all__ = ["connect_temporal"]
 _PATIENCE_MILLIS: Final = 5_000  # a restarting server is back within this, or reported
 
 
-async def connect_temporal(settings: TemporalSettings, address: str) -> Client:
+async def connect_temporal(
+    settings: TemporalSettings, address: str, *, runtime: Runtime | None = None
+) -> Client:
     """A client of the server at an address.
+
+    Args:
+        settings: The namespace, and where needed TLS and a key.
+        address: `host:port`.
+        runtime: Of Temporal's core, where its logs are wanted otherwise than by default.
 
     Raises:
         UnavailableError: `temporal_unavailable`.
@@ -27,6 +35,7 @@ async def connect_temporal(settings: TemporalSettings, address: str) -> Client:
             namespace=settings.namespace,
             api_key=settings.api_key.get_secret_value() if settings.api_key else None,
             tls=settings.tls,
+            runtime=runtime,
             retry_config=RetryConfig(max_elapsed_time_millis=_PATIENCE_MILLIS),
         )
     except (RPCError, RuntimeError) as error:
