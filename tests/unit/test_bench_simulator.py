@@ -11,9 +11,10 @@ import pytest
 from everfill.autofill.machine import Cell, State
 from everfill.bench.simulator import Design, Scenario, compare, simulate
 from everfill.bench.simulator.cells import ArrayCells, ObjectCells, Tokens
-from everfill.bench.simulator.everfill_design import Simulation, jain, run_everfill
+from everfill.bench.simulator.everfill_design import Simulation, run_everfill
 from everfill.bench.simulator.orchestrator_design import run_orchestrator
 from everfill.bench.simulator.rules import STATES, Happening, compile_rules
+from everfill.bench.statistics import jain, percentile_ms
 from everfill.kernel.errors import InvalidError
 
 QUIET = Scenario(cells=1_000, workers=5, batch_cells=20, collections=6, namespaces=3)
@@ -185,5 +186,12 @@ def test_a_scenario_that_cannot_end_is_refused(change: dict[str, int]) -> None:
 
 
 def test_jains_index_is_one_for_even_and_one_over_n_for_one_that_takes_all() -> None:
-    assert jain([5, 5, 5, 5]) == 1
-    assert jain([8, 0, 0, 0]) == 0.25
+    assert jain([5, 5, 5, 5], 4) == 1
+    assert jain([8], 4) == 0.25
+
+
+def test_a_percentile_is_a_time_that_was_measured() -> None:
+    seconds = [n / 1_000 for n in range(1, 101)]
+    assert percentile_ms(seconds, 0.5) == 51
+    assert percentile_ms(seconds, 0.99) == 100
+    assert percentile_ms([], 0.5) is None

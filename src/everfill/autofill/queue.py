@@ -273,13 +273,16 @@ class Queue:
         if not outcomes:
             return {}
         params = _finalize_params(collection_id, outcomes, ended) | {"now": self.now}
-        async with self._pool.connection() as connection, connection.pipeline():
-            async with connection.transaction():
-                await self.lock(connection, collection_id)
-                cursor = await connection.execute(QUERIES["finalize"], params)
-                await self._record(connection, collection_id, spent)
-                verdicts, upstreams = _judgement(outcomes, await _one(cursor))
-                await self._release(connection, collection_id, _loosed(verdicts, upstreams))
+        async with (
+            self._pool.connection() as connection,
+            connection.pipeline(),
+            connection.transaction(),
+        ):
+            await self.lock(connection, collection_id)
+            cursor = await connection.execute(QUERIES["finalize"], params)
+            await self._record(connection, collection_id, spent)
+            verdicts, upstreams = _judgement(outcomes, await _one(cursor))
+            await self._release(connection, collection_id, _loosed(verdicts, upstreams))
         return verdicts
 
     async def release(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from everfill.bench import queue as queue_bench
 from everfill.bench import simulator
+from everfill.bench.scratch import scratch_settings
 from everfill.bench.simulator import Scenario
-from everfill.cli.console import AsJson, fail
+from everfill.cli.console import AsJson, fail, run
 from everfill.cli.publishing import Plot, RecordFile, publish, tell
+from everfill.infra.stack import open_stack
 from everfill.kernel.errors import EverfillError, InvalidError
 
 __all__ = ["bench"]
@@ -85,6 +89,51 @@ def simulate(
         publish(record, simulator.plot, to=to, plot=plot, as_json=as_json)
     except EverfillError as error:
         fail(error)
+
+
+@bench.command()
+def queue(
+    depths: Annotated[
+        str, typer.Option(help="Cells queued when the drain begins; several with commas between.")
+    ] = "10000,100000,1000000",
+    batches: Annotated[
+        str, typer.Option(help="Most cells of one claim; several with commas between.")
+    ] = "200,1000",
+    drain: Annotated[int, typer.Option(help="Most cells drained at a depth.")] = 200_000,
+    workers: Annotated[int, typer.Option(help="Worker processes.")] = 2,
+    collections: Annotated[int, typer.Option(help="Collections.")] = 16,
+    namespaces: Annotated[int, typer.Option(help="Namespaces.")] = 4,
+    rounds: Annotated[int, typer.Option(help="How often each is measured.")] = 2,
+    peers_python: Annotated[
+        Path | None,
+        typer.Option(help="A Python with requirements/peers-queues.txt installed.", metavar="FILE"),
+    ] = None,
+    to: RecordFile = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Claim and finalize over the real Postgres, at depth, beside other Postgres queues.
+
+    In databases of its own on Everfill's server, embedded or configured; they are dropped again.
+    """
+
+    async def measure() -> None:
+        plan = queue_bench.Plan(
+            depths=_sizes(depths),
+            batches=_sizes(batches),
+            drain=drain,
+            workers=workers,
+            collections=collections,
+            namespaces=namespaces,
+            rounds=rounds,
+            peers_python=peers_python,
+        )
+        with scratch_settings() as settings:
+            async with open_stack(settings) as endpoints:
+                record = await queue_bench.compare(endpoints.postgres_url, plan, tell)
+        publish(record, queue_bench.plot, to=to, plot=plot, as_json=as_json)
+
+    run(measure())
 
 
 def _sizes(text: str) -> list[int]:

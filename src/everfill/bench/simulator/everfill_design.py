@@ -16,6 +16,7 @@ from everfill.autofill.machine import State
 from everfill.bench.simulator.cells import ArrayCells, CellStore, Ids, Tokens
 from everfill.bench.simulator.scenario import Design, Report, Scenario
 from everfill.bench.simulator.scheduler import Lane, Room, Scheduler, Share
+from everfill.bench.statistics import jain
 
 __all__ = ["Simulation", "run_everfill"]
 
@@ -221,7 +222,7 @@ class Simulation:
         """Jain's index over namespaces, as long as every lane has work."""
         if not self.scheduler.ran_dry:
             served = [room.served / room.weight for room in self._namespaces]
-            self.fairness_index = jain(served)
+            self.fairness_index = jain(served, len(served))
 
     def _lanes(self) -> tuple[list[Lane], list[Lane]]:
         def lane(number: int, cells: int, *, interactive: bool) -> Lane:
@@ -288,12 +289,6 @@ def run_everfill(scenario: Scenario) -> Report:
     elapsed_seconds = time.perf_counter() - started
     simulation.check()
     return simulation.report(elapsed_seconds)
-
-
-def jain(served: list[float]) -> float:
-    """Jain's fairness index: 1 where all got the same, 1/n where one got everything."""
-    total, squares = sum(served), sum(amount * amount for amount in served)
-    return total * total / (len(served) * squares) if squares else 1.0
 
 
 def _edges(scenario: Scenario) -> NDArray[np.int64]:
