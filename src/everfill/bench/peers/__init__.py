@@ -1,0 +1,1 @@
+"""The subjects beside Everfill: scripts for their own Python, without Everfill's code."""
