@@ -35,12 +35,13 @@ class Child:
     """A process inside Pixeltable: what it tells, and a way to say when it may go on."""
 
     def __init__(self, run: Run, part: str, *extra: str) -> None:
-        run.folder.joinpath("run").mkdir(mode=0o755, exist_ok=True)
+        runtime = run.folder / "run"  # locks and, where the home's path is long, the socket
+        runtime.mkdir(mode=0o700, exist_ok=True)
         environment = {
             **os.environ,
             "PIXELTABLE_HOME": str(run.home),
             "PIXELTABLE_VERBOSITY": "0",
-            "XDG_RUNTIME_DIR": str(run.folder / "run"),
+            "XDG_RUNTIME_DIR": str(runtime),
         }
         self.log = run.folder / f"{part}-{time.monotonic_ns()}.log"
         with self.log.open("wb") as log:
