@@ -1,4 +1,4 @@
-"""The Pixeltable subject with Pixeltable: `requirements/peers-pixeltable.txt` in a Python of its own.
+"""The Pixeltable subject with Pixeltable, from `requirements/peers-pixeltable.txt`.
 
 PIXELTABLE_PYTHON=/path/to/python pytest -m slow tests/integration/test_bench_pixeltable.py
 """

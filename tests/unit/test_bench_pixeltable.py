@@ -82,6 +82,20 @@ def test_edits_that_all_timed_out_have_no_latency(fill: ModuleType) -> None:
     assert (told["p50_ms"], told["worst_ms"]) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("edited", "counts"),
+    [
+        ({"seconds": 7.0, "ended": 12.0}, True),
+        ({"seconds": 1.0, "ended": 12.0}, False),
+        ({"timed_out_after_seconds": 60.0}, True),
+    ],
+)
+def test_an_edit_asked_for_after_the_import_is_not_one_of_its_time(
+    fill: ModuleType, edited: dict[str, float], counts: bool
+) -> None:
+    assert fill.began_before(edited, 10.0) is counts
+
+
 def test_rows_are_counted_as_missing_wrong_or_twice(check: ModuleType) -> None:
     found = [
         ("w0", "1 w0", "2 1 w0"),

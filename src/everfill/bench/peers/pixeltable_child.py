@@ -116,6 +116,7 @@ def load(asked: argparse.Namespace, channel: Channel, home: Path) -> None:
     if asked.columns_last:
         add_columns(table, asked)
     inserted = time.monotonic()
+    channel.tell("inserted", at=inserted)
     found = read(table)
     ended = time.monotonic()
     cpu_after = cpu_seconds(postmaster)

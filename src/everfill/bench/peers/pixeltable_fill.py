@@ -12,9 +12,13 @@ column that a provider answers (a POST of `{"input": word}` gives `{"output": te
 
 Pixeltable at its best: its columns are declared before the import (adding them afterwards writes
 every row a second and a third time), the import is one `insert` of the file, the provider is an
-async function with one shared session. `--chunk-rows` makes it an `insert` for each chunk: slower,
-but what is done is then committed, visible and unlocked sooner. Pixeltable starts up to 2,048 calls
-at once; how many are really under way is set by the function's own HTTP session, `--connections`.
+async function with one shared session. `--chunk-rows` makes it an `insert` for each chunk, so that
+what is done is committed, and visible, sooner. Pixeltable starts up to 2,048 calls at once; how
+many are really under way is set by the function's own HTTP session, `--connections`.
+
+What to expect: an `insert` is one transaction that holds the table. So an edit waits until it is
+over (trying again every 0.1 to 0.5 s, without a place in line, so chunks seldom let it in), and a
+process that is killed loses every call that its `insert` has paid. The table opens again by itself.
 
 How it is counted:
 - `seconds` runs from the start of the import until a read of all cells has returned; then every
@@ -34,7 +38,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import queue
 import statistics
 import sys
 import threading
@@ -61,8 +64,7 @@ def batch(run: Run) -> dict[str, object]:
     watcher = Watcher(run.home)
     calls_before = run.calls() if asked.provider_url else 0
     memory = Memory(child.process.pid, int(ready["postmaster"]))
-    child.say()
-    loaded = child.expect("loaded", asked.timeout_seconds)
+    loaded = child.import_all(asked.timeout_seconds)
     peak = memory.stop()
     seen_at = watcher.stop()
     calls = run.calls() - calls_before if asked.provider_url else 0
@@ -103,8 +105,7 @@ def edit(run: Run) -> dict[str, object]:
     """Edits of other rows of the table, before a big import and while it runs."""
     asked = run.asked
     seeding, _ = run.load(run.words("seed", SEED_ROWS))
-    seeding.say()
-    seeding.expect("loaded", asked.timeout_seconds)
+    seeding.import_all(asked.timeout_seconds)
     editor, _ = run.start("edit")
     idle = list(edits(editor, asked, 0))
     child, _ = run.load(run.words("w", asked.rows))
@@ -114,21 +115,27 @@ def edit(run: Run) -> dict[str, object]:
     while asked.provider_url and run.calls() == calls_before:
         time.sleep(LOOK_SECONDS)
     time.sleep(PAUSE_SECONDS)
-    importing: queue.Queue[Event] = queue.Queue()
+    inserted: list[Event] = []
     waiter = threading.Thread(
-        target=lambda: importing.put(child.expect("loaded", asked.timeout_seconds)), daemon=True
+        target=lambda: inserted.append(child.expect("inserted", asked.timeout_seconds)), daemon=True
     )
     waiter.start()
-    busy = list(edits(editor, asked, EDITS_MAX, waiter))
-    loaded = importing.get(timeout=asked.timeout_seconds)
-    insert_ended = loaded["begun"] + loaded["insert_seconds"]
-    waited = [item for item in busy if "ended" in item and item["ended"] >= insert_ended]
+    asked_for = list(edits(editor, asked, EDITS_MAX, waiter))
+    waiter.join()
+    loaded = child.expect("loaded", asked.timeout_seconds)
+    busy = [item for item in asked_for if began_before(item, inserted[0]["at"])]
+    waited = [item for item in busy if item.get("ended", 0.0) >= inserted[0]["at"]]
     return {
         "edits_idle": summary(idle),
         "edits_while_importing": summary(busy),
         "edits_that_waited_for_the_whole_import": len(waited),
         "import": figures_of(loaded, asked),
     }
+
+
+def began_before(edited: Event, at: float) -> bool:
+    """Whether an edit was asked for before a moment; one that timed out was."""
+    return "ended" not in edited or edited["ended"] - edited["seconds"] < at
 
 
 def edits(
@@ -176,8 +183,7 @@ def crash(run: Run) -> dict[str, object]:
     started = time.monotonic()
     second, ready = run.load(source, "--resume")
     opened = time.monotonic() - started
-    second.say()
-    loaded = second.expect("loaded", asked.timeout_seconds)
+    loaded = second.import_all(asked.timeout_seconds)
     calls = run.calls() - before
     return {
         "calls_at_kill": at_kill,

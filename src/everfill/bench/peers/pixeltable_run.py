@@ -82,6 +82,12 @@ class Child:
         self.stdin.write(line + "\n")
         self.stdin.flush()
 
+    def import_all(self, seconds: float) -> Event:
+        """Let it import, and wait until it has read everything back."""
+        self.say()
+        self.expect("inserted", seconds)
+        return self.expect("loaded", seconds)
+
     def kill(self) -> None:
         """End it as a power cut would."""
         with contextlib.suppress(ProcessLookupError):
