@@ -1,1 +1,1 @@
-"""Other queues as subjects: scripts for a Python of their own, never imported by everfill."""
+"""Other systems measured beside Everfill: scripts for a Python that has them installed."""
