@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from everfill.bench import fill as fill_bench
 from everfill.bench import queue as queue_bench
 from everfill.bench import simulator
 from everfill.bench.scratch import scratch_settings
@@ -132,6 +133,47 @@ def queue(
             async with open_stack(settings) as endpoints:
                 record = await queue_bench.compare(endpoints.postgres_url, plan, tell)
         publish(record, queue_bench.plot, to=to, plot=plot, as_json=as_json)
+
+    run(measure())
+
+
+@bench.command()
+def fill(
+    rows: Annotated[int, typer.Option(help="Rows of the fill of two templates.")] = 100_000,
+    latencies: Annotated[
+        str, typer.Option(help="Latencies of the provider in ms, with commas between.")
+    ] = "20,200,2000",
+    provider_rows: Annotated[int, typer.Option(help="Rows of a provider's fill.")] = 5_000,
+    slots: Annotated[int, typer.Option(help="Calls under way at once.")] = 200,
+    edits: Annotated[int, typer.Option(help="Rows edited in mid-run.")] = 20,
+    rounds: Annotated[int, typer.Option(help="How often each is measured.")] = 1,
+    pixeltable_python: Annotated[
+        Path | None,
+        typer.Option(
+            help="A Python with requirements/peers-pixeltable.txt installed.", metavar="FILE"
+        ),
+    ] = None,
+    to: RecordFile = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fill whole tables, from the import to the last cell, beside Pixeltable.
+
+    Two chained templates, a provider-like server, edits in mid-run, and a kill -9 at half.
+    """
+
+    async def measure() -> None:
+        plan = fill_bench.Plan(
+            rows=rows,
+            latencies_ms=_sizes(latencies),
+            provider_rows=provider_rows,
+            slots=slots,
+            edits=edits,
+            rounds=rounds,
+            pixeltable_python=pixeltable_python,
+        )
+        record = await fill_bench.compare(plan, tell)
+        publish(record, fill_bench.plot, to=to, plot=plot, as_json=as_json)
 
     run(measure())
 

@@ -1,8 +1,8 @@
 """A worker that only knows the queue: claim, make up an answer, finalize, until enough is home.
 
 `python -m everfill.bench.queue.worker URL CELLS BATCH PAYLOAD_BYTES` takes a few cells one by one
-to warm up, says `ready`, waits for a line on its standard input, so that all workers begin together,
-and prints one JSON object at its end.
+to warm up, says `ready`, waits for a line on its standard input, so that all workers begin at the
+same moment, and prints one JSON object at its end.
 """
 
 from __future__ import annotations
