@@ -7,14 +7,8 @@ from typing import Annotated
 
 import typer
 
-from everfill.bench import fill as fill_bench
-from everfill.bench import queue as queue_bench
-from everfill.bench import simulator
-from everfill.bench.scratch import scratch_settings
-from everfill.bench.simulator import Scenario
 from everfill.cli.console import AsJson, fail, run
 from everfill.cli.publishing import Plot, RecordFile, publish, tell
-from everfill.infra.stack import open_stack
 from everfill.kernel.errors import EverfillError, InvalidError
 
 __all__ = ["bench"]
@@ -63,9 +57,11 @@ def simulate(
 
     In one process, without a database: what is compared is the shape of the work.
     """
+    from everfill.bench import simulator  # noqa: PLC0415 - start-up of others
+
     try:
         sizes = _sizes(cells)
-        scenario = Scenario(
+        scenario = simulator.Scenario(
             cells=max(sizes),
             workers=workers,
             batch_cells=batch_cells,
@@ -117,9 +113,12 @@ def queue(
 
     In databases of its own on Everfill's server, embedded or configured; they are dropped again.
     """
+    from everfill.bench import queue as bench  # noqa: PLC0415 - start-up of others
+    from everfill.bench.scratch import scratch_settings  # noqa: PLC0415 - the same
+    from everfill.infra.stack import open_stack  # noqa: PLC0415 - the same
 
     async def measure() -> None:
-        plan = queue_bench.Plan(
+        plan = bench.Plan(
             depths=_sizes(depths),
             batches=_sizes(batches),
             drain=drain,
@@ -131,8 +130,8 @@ def queue(
         )
         with scratch_settings() as settings:
             async with open_stack(settings) as endpoints:
-                record = await queue_bench.compare(endpoints.postgres_url, plan, tell)
-        publish(record, queue_bench.plot, to=to, plot=plot, as_json=as_json)
+                record = await bench.compare(endpoints.postgres_url, plan, tell)
+        publish(record, bench.plot, to=to, plot=plot, as_json=as_json)
 
     run(measure())
 
@@ -161,9 +160,10 @@ def fill(
 
     Two chained templates, a provider-like server, edits in mid-run, and a kill -9 at half.
     """
+    from everfill.bench import fill as bench  # noqa: PLC0415 - start-up of others
 
     async def measure() -> None:
-        plan = fill_bench.Plan(
+        plan = bench.Plan(
             rows=rows,
             latencies_ms=_sizes(latencies),
             provider_rows=provider_rows,
@@ -172,8 +172,8 @@ def fill(
             rounds=rounds,
             pixeltable_python=pixeltable_python,
         )
-        record = await fill_bench.compare(plan, tell)
-        publish(record, fill_bench.plot, to=to, plot=plot, as_json=as_json)
+        record = await bench.compare(plan, tell)
+        publish(record, bench.plot, to=to, plot=plot, as_json=as_json)
 
     run(measure())
 
