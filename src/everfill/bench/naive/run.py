@@ -54,5 +54,8 @@ async def run_naive(
 
 
 def _quiet() -> Runtime:
-    """Temporal's core without its warnings: it prints thousands, on stdout, when a size breaks."""
-    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter="error")))
+    """Temporal's core without its log: it prints on stdout, thousands of lines when a size breaks.
+
+    What a reader must know of it is in the histories, and so in the report.
+    """
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter="off")))
