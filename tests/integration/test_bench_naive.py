@@ -84,11 +84,11 @@ async def test_a_continued_fill_takes_more_histories_and_the_same_activities(
 
 
 async def test_what_the_server_refuses_is_reported_in_its_words(stack: Endpoints) -> None:
-    plan = NaivePlan(rows=(1,), repaired_rows=(1,), word_chars=3_000_000)
+    plan = NaivePlan(rows=(1,), repaired_rows=(), word_chars=3_000_000)
     report = await run_naive(stack.temporal_address, plan)
     gathered = report.trials[0]
     assert gathered.outcome is Outcome.BROKE
-    assert gathered.error == "?"
+    assert gathered.error == "Blob data size exceeds limit."
     assert (gathered.cells_done, gathered.runs) == (0, 0)
     assert report.first_breaks()[Shape.GATHERED] is gathered
 

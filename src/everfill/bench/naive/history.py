@@ -21,10 +21,17 @@ _EVENTS_LOOKED_AT: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Whether a workflow goes on: tries of its pending task (0: none is) and its events so far."""
+    """Whether a workflow goes on.
+
+    Attributes:
+        task_tries: Of the workflow task that is pending; 0 where none is.
+        events: In its history so far.
+        is_closed: Whether it ended, in whichever way.
+    """
 
     task_tries: int
     events: int
+    is_closed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +57,7 @@ async def look(client: Client, workflow_id: str) -> Health:
     return Health(
         task_tries=described.raw_description.pending_workflow_task.attempt,
         events=described.history_length,
+        is_closed=described.close_time is not None,
     )
 
 

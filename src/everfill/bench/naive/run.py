@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
+from temporalio.client import Client
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
 
 from everfill.bench.naive.plan import NaivePlan, Shape
@@ -37,22 +40,45 @@ async def run_naive(
     Raises:
         UnavailableError: `temporal_unavailable`: nothing answers at the address.
     """
-    client = await connect_temporal(TemporalSettings(), temporal_address, runtime=_quiet())
+    client = await connect_temporal(TemporalSettings(), temporal_address, runtime=_quiet_core())
     server = ServerPlace(pid=find_server(temporal_address), database_file=database_file)
     trials: list[Trial] = []
+    with _quiet_worker():
+        async for trial in _try_sizes(client, plan, server):
+            trials.append(trial)
+            if on_trial is not None:
+                on_trial(trial)
+    return NaiveReport(plan=plan, trials=trials)
+
+
+async def _try_sizes(client: Client, plan: NaivePlan, server: ServerPlace) -> AsyncGenerator[Trial]:
     slow: set[Shape] = set()
     for size in plan.sizes():
         if size.shape in slow:
             continue
         trial = await run_trial(client, plan, size, server)
-        trials.append(trial)
         if trial.outcome is Outcome.OUT_OF_TIME:
             slow.add(size.shape)
-        if on_trial is not None:
-            on_trial(trial)
-    return NaiveReport(plan=plan, trials=trials)
+        yield trial
 
 
-def _quiet() -> Runtime:
-    """Temporal's core without its warnings: it prints thousands, on stdout, when a size breaks."""
-    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter="error")))
+def _quiet_core() -> Runtime:
+    """Temporal's core without its log: it prints on stdout, thousands of lines when a size breaks.
+
+    What a reader must know of it is in the histories, and so in the report.
+    """
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter="off")))
+
+
+@contextmanager
+def _quiet_worker() -> Generator[None]:
+    """Silence the worker's own log likewise: a deadlock prints a stack for every pending cell."""
+    log = logging.getLogger("temporalio")
+    propagated = log.propagate
+    log.propagate = False
+    log.addHandler(nothing := logging.NullHandler())
+    try:
+        yield
+    finally:
+        log.removeHandler(nothing)
+        log.propagate = propagated

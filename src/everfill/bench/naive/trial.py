@@ -117,7 +117,11 @@ async def _run_to_end(client: Client, handle: _Handle, plan: NaivePlan, size: Si
                 return _judge(result, plan, size)
             if left <= 0:
                 return Outcome.OUT_OF_TIME, None
-            if stall.is_final(await look(client, handle.id), time.monotonic()):
+            health = await look(client, handle.id)
+            if health.is_closed:  # the wait in progress may have missed it; a new one does not
+                result.cancel()
+                result = asyncio.create_task(handle.result())
+            elif stall.is_final(health, time.monotonic()):
                 return Outcome.BROKE, await last_failure(client, handle.id)
     finally:
         result.cancel()
