@@ -178,6 +178,38 @@ def fill(
     run(measure())
 
 
+@bench.command()
+def naive(
+    rows: Annotated[
+        str, typer.Option(help="Rows of the naive shapes, growing, with commas between.")
+    ] = "500,1000,2000,2001,5000,10000,20000,50000",
+    repaired_rows: Annotated[
+        str, typer.Option(help="Rows of the repaired shapes, growing.")
+    ] = "10000,20000,100000",
+    everfill_cells: Annotated[
+        str, typer.Option(help="Cells that Everfill fills beside them.")
+    ] = "1000,10000,100000",
+    seconds_max: Annotated[float, typer.Option(help="How long one size may take.")] = 120.0,
+    to: RecordFile = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run one Temporal activity a cell, until it breaks, and Everfill on as many cells."""
+    from everfill.bench.naive import compare as bench  # noqa: PLC0415 - start-up of others
+    from everfill.bench.naive.plan import NaivePlan  # noqa: PLC0415 - the same
+
+    async def measure() -> None:
+        plan = NaivePlan(
+            rows=tuple(_sizes(rows)),
+            repaired_rows=tuple(_sizes(repaired_rows)),
+            seconds_max=seconds_max,
+        )
+        record = await bench.compare(plan, _sizes(everfill_cells), tell)
+        publish(record, bench.plot, to=to, plot=plot, as_json=as_json)
+
+    run(measure())
+
+
 def _sizes(text: str) -> list[int]:
     """Whole numbers with commas between; `_` may part their digits."""
     try:
