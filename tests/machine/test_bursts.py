@@ -10,6 +10,7 @@ from everfill.autofill.queue import OutcomeKind
 from everfill.infra.postgres import Pool
 from everfill.kernel import limits
 from everfill.kernel.ids import CellKey
+from everfill.tables.cells import Cells, CellStatus
 
 
 @pytest.fixture
@@ -99,3 +100,27 @@ async def test_a_hidden_call_does_not_wait_for_what_left_the_queue(pool: Pool, c
         await world.override(row, "a", "typed")
     await world.check()
     assert world.model.cells[CellKey(row, world.ids["b"])].state is State.QUEUED
+
+
+@pytest.mark.parametrize("change", ["unlock", "reset"])
+async def test_cells_of_one_row_wait_for_each_other_in_whatever_order_they_are_named(
+    pool: Pool, change: str
+) -> None:
+    world = World(pool)
+    columns = {"x": None, "a": ("remote", "a({{x}})"), "b": ("remote", "b({{a}})")}
+    await world.create(columns, rows=1)
+    await world.learn_readers()
+    await world.settle()
+    row = world.rows[0]
+    keys = [CellKey(row, world.ids[name]) for name in ("b", "a")]
+    if change == "unlock":
+        await world.edits.lock_cells(world.collection_id, keys, locked=True, author="test")
+        await world.edits.lock_cells(world.collection_id, keys, locked=False, author="test")
+    else:
+        values = dict.fromkeys(keys, "typed")
+        await world.edits.set_cells(world.collection_id, values, author="test")
+        await world.edits.clear_cells(world.collection_id, keys, author="test")
+    async with pool.connection() as connection:
+        cells = await Cells(connection, world.blobs).read(await world.schema(), [row])
+    found = [cells[row][key.column_id].status for key in keys]
+    assert found == [CellStatus.WAITING, CellStatus.QUEUED]

@@ -71,6 +71,10 @@ class Checks:
         for key, old in before.get("cells", {}).items():
             if old and (new := after.find("cells", key)):
                 self._check_newer(key, old, new)
+        for claim_id, old in before.get("claims", {}).items():
+            claim = after.find("claims", claim_id)
+            if old is None and claim and claim.worker in self._world.killed:
+                self._world.held_at_kills += claim.n
         for key in before.get("rows", {}):
             if after.find("rows", key) is None:
                 self.wanted -= {k for k in self.wanted if (k.collection_id, k.row_id) == key}
@@ -95,6 +99,8 @@ class Checks:
             self._rounds[key] += detail[0] not in {"waiting", "outdated"}
             if self._rounds[key] >= limits.DIRTY_ROUNDS_MAX:
                 self.fail(f"{key} went round {self._rounds[key]} times")
+        elif kind == "settle" and not detail[1]:
+            self.fail(f"{key} took a result of an old definition")
         if kind in {"settle", "withdrawn", "failed as lost"}:
             for counter in (self._lost, self._retried, self._rounds):
                 counter.pop(key, None)
@@ -206,7 +212,7 @@ class Checks:
         elif kept.status == "waiting" and not by_hand:
             if not isinstance(plain, Waiting):
                 self.fail(f"waits for nothing: {words}")
-        elif kept.status == "failed" and not by_hand and kept.reason != "worker_lost":
+        elif kept.status == "failed" and not by_hand and kept.failed_hash:
             if not isinstance(forced, Compute) or forced.input_hash != kept.failed_hash:
                 self.fail(f"failed on old inputs: {words}")
 

@@ -47,7 +47,12 @@ def in_flight(tx: Transaction) -> tuple[Counter[int], Counter[int]]:
     return collections, namespaces
 
 
-@statement(QUERIES, "claim", lambda *_: ["claims"])
+def _locks(tx: Transaction, _p: Params) -> list[object]:
+    active = [key for key, lane in tx.scan("lanes") if lane.cursor_seq < tx.find("tails", key)]
+    return ["claims", *(("lane", key) for key in sorted(active))]
+
+
+@statement(QUERIES, "claim", _locks)
 def claim(tx: Transaction, p: Params) -> Rows:
     shares = _nearest(_roomy(tx, p), p["lanes_max"])
     shares.sort(key=lambda s: (not s.interactive, s.start, s.lane_id))

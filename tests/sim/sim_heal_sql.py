@@ -76,7 +76,12 @@ def idle_lane_collections(tx: Transaction, _p: Params) -> Rows:
     return [(key,) for key in sorted(idle)]
 
 
-@statement(QUERIES, "drop_idle_lanes", _collection)
+def _idle_locks(tx: Transaction, p: Params) -> list[object]:
+    idle = [k for k, lane in tx.scan("lanes") if lane.cursor_seq >= tx.find("tails", k)]
+    return [*_collection(tx, p), *(("lane", key) for key in sorted(idle))]
+
+
+@statement(QUERIES, "drop_idle_lanes", _idle_locks)
 def drop_idle_lanes(tx: Transaction, p: Params) -> Rows:
     used = {entry.lane_id for _, entry in tx.scan("queue")}
     used |= {claim.lane_id for _, claim in tx.scan("claims")}
@@ -143,6 +148,11 @@ def blocked_entries(tx: Transaction, p: Params) -> Rows:
 
 def _run_lock(_tx: Transaction, p: Params) -> list[object]:
     return [("run", p["run_id"])]
+
+
+def _lane_locks(tx: Transaction, p: Params) -> list[object]:
+    lanes = [key for key, lane in tx.scan("lanes") if lane.run_id == p["run_id"]]
+    return [("lane", key) for key in sorted(lanes)]
 
 
 @statement(RUNS, "start_run")
@@ -219,7 +229,7 @@ def stalled_runs(tx: Transaction, p: Params) -> Rows:
     ]
 
 
-@statement(RUNS, "set_paused")
+@statement(RUNS, "set_paused", _lane_locks)
 def set_paused(tx: Transaction, p: Params) -> Rows:
     for lane_id, lane in tx.scan("lanes"):
         if lane.run_id == p["run_id"]:
@@ -227,7 +237,7 @@ def set_paused(tx: Transaction, p: Params) -> Rows:
     return []
 
 
-@statement(RUNS, "cancel_run", _run_lock)
+@statement(RUNS, "cancel_run", lambda tx, p: [*_run_lock(tx, p), *_lane_locks(tx, p)])
 def cancel_run(tx: Transaction, p: Params) -> Rows:
     run_id = p["run_id"]
     run = tx.find("runs", run_id)

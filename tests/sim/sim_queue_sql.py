@@ -232,7 +232,7 @@ def _judge(tx: Transaction, p: Params, r: dict[str, Any]) -> Rows:
     if after == before:
         return []
     verdict = _verdict(after, stale=version != present)
-    tx.told.append((verdict, key, r["outcomes"]))
+    tx.told.append((verdict, key, r["outcomes"], version == present))
     if verdict == "settle":
         tx.drop("queue", key)
     else:
@@ -240,7 +240,8 @@ def _judge(tx: Transaction, p: Params, r: dict[str, Any]) -> Rows:
         kept = replace(entry, seq=None, rounds=after.rounds, tries=after.tries, retry_at=at)
         tx.put("queue", key, kept)
     if verdict in {"settle", "retry"}:
-        _answer(tx, key, r, outdated=before.signal != r["signals"])
+        dirty = before.signal != r["signals"]
+        _answer(tx, key, r, outdated=after.outdated, dirty=dirty)
     read = any(tx.dependents(key.column_id))
     return [(key.row_id, key.column_id, verdict, verdict in {"again", "stale"} or read)]
 
@@ -253,7 +254,9 @@ def _verdict(after: machine.Cell, *, stale: bool) -> str:
     return "stale" if stale else "again"
 
 
-def _answer(tx: Transaction, key: Key, r: dict[str, Any], *, outdated: bool) -> None:
+def _answer(
+    tx: Transaction, key: Key, r: dict[str, Any], *, outdated: bool, dirty: bool
+) -> None:
     """Keep what came home: a value, or what is told of the one that is kept."""
     kept: CellRow = tx.find("cells", key) or CellRow()
     outcome, version = r["outcomes"], r["versions"]
@@ -274,7 +277,7 @@ def _answer(tx: Transaction, key: Key, r: dict[str, Any], *, outdated: bool) -> 
     else:
         failed = outcome in {"retry", "failed"}
         status = "failed" if failed else outcome
-        told = replace(told, status=status, failed_hash=r["hashes"] if failed else None)
+        told = replace(told, status=status, failed_hash=r["hashes"] if failed and not dirty else None)
     tx.put("cells", key, told)
 
 

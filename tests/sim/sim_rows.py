@@ -74,7 +74,7 @@ class CellRow:
     input_hash: bytes | None = None
     reason: str | None = None
     failed_hash: bytes | None = None
-    """Of a failed cell, what it failed on: kept for the checks alone."""
+    """What a cell failed on, but for one whose burst of rounds ended so: for the checks alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,8 @@ assert sim_claim_sql and sim_heal_sql and sim_table_sql, "importing them registe
 LEASE_SECONDS = 6.0
 STORM_SECONDS = (10.0, 40.0)
 PATIENCE_SECONDS = 1_500.0
+HOT_SHARE = 0.4  # seeds where everything happens to one row
+PURE_SHARE = 0.25  # seeds with one or two kinds of fault, for the checks that only those allow
 _BLOBS = Blobs(MemoryStore())
 _OUR_FAULTS = {"cell_worker.fault", "finalize.fault", "janitor.step_failed"}
 
@@ -55,6 +57,7 @@ class Profile:
     edits: bool
     failures: bool
     kills: bool
+    stops: bool
     pills: bool
     freezes: bool
     outages: bool
@@ -64,13 +67,17 @@ class Profile:
 
     @classmethod
     def draw(cls, chance: random.Random) -> Profile:
+        names = list(cls.__dataclass_fields__)
+        if chance.random() < PURE_SHARE:
+            chosen = {chance.choice(names), chance.choice(["kills", "pills", "stops"])}
+            return cls(**{name: name in chosen for name in names})
         share = chance.choice([0.0, 0.2, 0.5, 0.8])
-        return cls(**{name: chance.random() < share for name in cls.__dataclass_fields__})
+        return cls(**{name: chance.random() < share for name in names})
 
     @property
     def calm(self) -> bool:
         """Whether nothing goes wrong with the machines."""
-        rough = (self.kills, self.pills, self.freezes, self.outages, self.cuts, self.lag)
+        rough = (self.kills, self.stops, self.pills, self.freezes, self.outages, self.cuts, self.lag)
         return not any((*rough, self.clock))
 
     @property
@@ -125,8 +132,10 @@ class World:
         self.calls = Calls()
         self.kinds = {f"sim:{c}": SimKind(self, c) for c in CostClass}
         self.collections: list[int] = []
-        self.rows = self.chance.randint(1, 3)
+        self.hot = self.chance.random() < HOT_SHARE
+        self.rows = 1 if self.hot else self.chance.randint(1, 3)
         self.held_at_kills = 0
+        self.killed: set[str] = set()
         self._numbers = 0
         self._spawned = 0
         self._processes: list[Process] = []
@@ -173,7 +182,7 @@ class World:
         for _ in range(self.chance.randint(1, 2)):
             self._spawn("janitor", self._keep_house())
         if self.profile.edits:
-            pause_seconds = self.chance.choice([0.3, 1.0, 3.0])
+            pause_seconds = self.chance.choice([0.3, 1.0, 3.0, 10.0])
             for _ in range(self.chance.randint(1, 2)):
                 self._spawn("people", People(self, pause_seconds=pause_seconds).live())
         rough = self.chance.uniform(0.002, 0.03) if self.profile.cuts else 0.0
@@ -184,6 +193,7 @@ class World:
         end = self.loop.time() + self.chance.uniform(*STORM_SECONDS)
         actions = {
             self._kill_one: self.profile.kills,
+            self._stop_one: self.profile.stops,
             self._freeze_one: self.profile.freezes,
             self._go_down: self.profile.outages,
             self._set_clock: self.profile.clock,
@@ -204,7 +214,7 @@ class World:
                 self._end(process)
             if process.frozen:
                 self.loop.thaw(process)
-        if not self._living("worker"):
+        if not any(process in self._workers for process in self._living("worker")):
             self._start_worker()
         if not self._living("janitor"):
             self._spawn("janitor", self._keep_house())
@@ -214,15 +224,21 @@ class World:
         for lane in list(self.server.database.tables["lanes"].values()):
             if lane.paused:
                 await dispatcher.set_paused(lane.run_id, paused=False)
-        while not self.checks.settled and not self.checks.failures:
+        while not (self.checks.settled and self._hands_empty) and not self.checks.failures:
             if self.loop.time() > deadline:
                 left = len(self.server.database.tables["queue"])
                 self.checks.fail(f"{left} cells never settle")
             await asyncio.sleep(1.0)
 
+    @property
+    def _hands_empty(self) -> bool:
+        """Whether no worker computes for nothing any more what was taken from it."""
+        working = [w for p, w in self._workers.items() if not p.dead]
+        return not any(w._tasks or w._finalizer._tasks for w in working)
+
     async def _drain(self) -> None:
         """Tell the workers to stop: they leave nothing behind."""
-        for process in self._living("worker"):
+        for process in [p for p in self._living("worker") if p in self._workers]:
             worker = self._workers[process]
             worker.stop()
             assert process.task
@@ -249,7 +265,7 @@ class World:
             cap = self.chance.randint(2, 9)
             weight = self.chance.choice([1.0, 3.0])
             tables["namespaces"][namespace_id] = NamespaceRow(cap_cells=cap, weight=weight)
-        for collection_id in range(1, self.chance.randint(2, 4)):
+        for collection_id in range(1, 2 if self.hot else self.chance.randint(2, 4)):
             self.collections.append(collection_id)
             tables["collections"][collection_id] = CollectionRow(
                 namespace_id=1 + collection_id // 3, cap_cells=self.chance.randint(1, 7)
@@ -352,6 +368,7 @@ class World:
     def _end(self, process: Process) -> None:
         self.checks.note("kill", process.name)
         process.dead = True
+        self.killed.add(process.name)
         self.held_at_kills += self._held(process.name)
         self.server.cut(process)
 
@@ -363,6 +380,15 @@ class World:
         alive = [process for process in self._processes if process.runs]
         if alive:
             self.kill(self.chance.choice(alive))
+
+    def _stop_one(self) -> None:
+        """Replace a worker as a new release would: it drains, and gives back what takes too long."""
+        workers = [process for process in self._workers if process.runs]
+        if workers:
+            process = self.chance.choice(workers)
+            self.checks.note("stop", process.name)
+            self._workers.pop(process).stop()
+            self._start_worker()
 
     def _freeze_one(self) -> None:
         alive = [process for process in self._processes if process.runs]

@@ -217,17 +217,19 @@ class Edits:
         return changed
 
     async def _signal(self, edit: _Edit, cells: Sequence[CellKey]) -> int:
-        """Signal computed cells themselves, without force."""
+        """Signal computed cells themselves, without force.
+
+        Upstreams before what reads them, which then waits for them.
+        """
         by_column: dict[ColumnId, list[RowId]] = {}
         for cell in cells:
-            if edit.schema.by_id[cell.column_id].computation:
-                by_column.setdefault(cell.column_id, []).append(cell.row_id)
+            by_column.setdefault(cell.column_id, []).append(cell.row_id)
         signalled = 0
-        for column_id, rows in by_column.items():
-            columns = [_signal_of(edit.schema.by_id[column_id])]
-            signalled += await self._queue.signal(
-                edit.connection, edit.schema.collection_id, sorted(rows), columns
-            )
+        for column in edit.schema.computed:
+            if rows := by_column.get(column.column_id):
+                signalled += await self._queue.signal(
+                    edit.connection, edit.schema.collection_id, sorted(rows), [_signal_of(column)]
+                )
         return signalled
 
     @asynccontextmanager

@@ -1,0 +1,145 @@
+"""The simulation can fail: an engine with one rule broken is found out within a few seeds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sim_claim_sql
+from sim_world import World
+
+from everfill.autofill import inputs, machine
+from everfill.autofill.cell_worker import CellWorker
+from everfill.autofill.filler import Filler
+from everfill.autofill.finalizer import Finalizer, Result
+from everfill.autofill.machine import Cell, Event, Finalize, State, Token
+from everfill.autofill.queue import Queue
+
+SEEDS = 40
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def _land(monkeypatch: pytest.MonkeyPatch, **ignored: str) -> None:
+    """Let a finalize pass for one whose token has what the cell has."""
+
+    def finalize(cell: Cell, event: Event) -> Cell:
+        assert isinstance(event, Finalize)
+        token: Token = replace(event.token, **{k: getattr(cell, v) for k, v in ignored.items()})
+        return machine._finalize(cell, replace(event, token=token))
+
+    monkeypatch.setitem(machine.TRANSITIONS, (State.COMPUTING, Finalize), finalize)
+
+
+def place_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    _land(monkeypatch, place="place")
+
+
+def signals_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    _land(monkeypatch, signal="signal")
+
+
+def definitions_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    _land(monkeypatch, definition="definition")
+
+
+def retries_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def finalize(cell: Cell, event: Event) -> Cell:
+        after = machine._finalize(cell, event)
+        return replace(after, tries=0) if after.state is State.RETRYING else after
+
+    monkeypatch.setitem(machine.TRANSITIONS, (State.COMPUTING, Finalize), finalize)
+
+
+def lost_workers_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        machine.TRANSITIONS,
+        (State.COMPUTING, machine.Expire),
+        lambda cell, event: machine._place(cell, ready=event.ready),
+    )
+
+
+def caps_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sim_claim_sql, "in_flight", lambda _tx: (Counter(), Counter()))
+
+
+def dependents_are_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def release(*_: object) -> int:
+        return 0
+
+    monkeypatch.setattr(Queue, "_release", release)
+
+
+def claims_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def count_down(_self: Finalizer, _batch: Sequence[Result]) -> list[int]:
+        return []
+
+    monkeypatch.setattr(Finalizer, "_count_down", count_down)
+
+
+def slots_stay_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CellWorker, "_done", lambda _self, _counts: None)
+
+
+def leases_are_not_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sleep(_self: CellWorker) -> None:
+        await asyncio.sleep(60.0)
+
+    monkeypatch.setattr(CellWorker, "_renew_leases", sleep)
+
+
+def definitions_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = Filler._load_plans
+
+    async def load_once(self: Filler, definitions: Any, collection_id: Any) -> Any:
+        known = self._plans.get(collection_id)
+        return known[1] if known else await load(self, definitions, collection_id)
+
+    monkeypatch.setattr(Filler, "_load_plans", load_once)
+
+
+def inputs_are_not_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "_hash", lambda plan, _shown: plan.fingerprint[:16])
+
+
+def lost_results_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outage at a finalize ends its cells as if they were home, under leases that go on."""
+    deliver = Finalizer._finalize
+
+    async def finalize(self: Finalizer, *given: Any) -> Any:
+        try:
+            return await asyncio.wait_for(deliver(self, *given), 0.2)
+        except TimeoutError:
+            self._left.update({outcome.cell.claim_id: 1 for outcome in given[1]})
+            return {}
+
+    monkeypatch.setattr(Finalizer, "_finalize", finalize)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        place_is_ignored,
+        signals_are_ignored,
+        definitions_are_ignored,
+        retries_are_not_counted,
+        lost_workers_are_not_counted,
+        caps_are_not_counted,
+        dependents_are_not_released,
+        claims_never_end,
+        slots_stay_taken,
+        leases_are_not_renewed,
+        definitions_are_read_once,
+        inputs_are_not_hashed,
+        lost_results_are_forgotten,
+    ],
+)
+def test_a_broken_rule_is_found_within_a_few_seeds(
+    broken: Break, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch)
+    assert any(World(seed).run().failures for seed in range(SEEDS)), "no seed found it"
