@@ -179,8 +179,8 @@ async def test_changes_and_repeated_results_leave_what_is_newest(
 
 @pytest.mark.chaos
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 async def test_a_crowd_that_changes_everything_leaves_what_is_newest(
     engine: Engine, database_url: str, seed: int
 ) -> None:
-    await run_chaos(engine, database_url, seed=400 + seed, words=150, actions=400)
+    await run_chaos(engine, database_url, seed=400 + seed, words=100, actions=250)
