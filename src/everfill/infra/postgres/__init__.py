@@ -1,7 +1,7 @@
 """Postgres: the connection pool, the typed loader of `.sql` files, and the migrations."""
 
 from everfill.infra.postgres.migrate import migrate
-from everfill.infra.postgres.outages import OUTAGES, persist, unavailable
+from everfill.infra.postgres.outages import OUTAGES, pass_cancellation, persist, unavailable
 from everfill.infra.postgres.pool import Connection, Pool, open_pool
 from everfill.infra.postgres.queries import Query, load_queries
 
@@ -13,6 +13,7 @@ __all__ = [
     "load_queries",
     "migrate",
     "open_pool",
+    "pass_cancellation",
     "persist",
     "unavailable",
 ]
