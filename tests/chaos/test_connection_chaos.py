@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 import pytest
 from proxy import Proxy, postgres_proxy, postgres_url, redis_proxy, redis_url
-from rig import COLLECTION_CAP, Rig, open_rig, worker_parts
+from rig import COLLECTION_CAP, PATIENCE_SECONDS, Rig, open_rig, worker_parts
 
 from everfill.autofill.cell_worker import CellWorker
 from everfill.autofill.columns import ColumnDraft
@@ -169,3 +170,26 @@ async def test_who_falls_silent_inside_a_transaction_does_not_hold_the_others_up
         with pytest.raises(OUTAGES):
             await hold_lock()
         await rig.check()
+
+
+@pytest.mark.chaos
+async def test_a_worker_that_stops_amid_an_outage_ends(
+    engine: Engine, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was cancelled on its way may come back as one more outage."""
+    mending = asyncio.Event()
+
+    async def outage() -> None:
+        mending.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise psycopg.OperationalError("the connection is closed") from None
+
+    async with open_rig(engine, 0) as rig, worker_parts(engine, database_url) as make_worker:
+        worker = make_worker()
+        monkeypatch.setattr(worker._queue, "retry_due", outage)
+        hand = rig.start(worker)
+        await mending.wait()
+        worker.stop()
+        await asyncio.wait_for(hand.running, PATIENCE_SECONDS)

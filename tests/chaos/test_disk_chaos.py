@@ -101,7 +101,7 @@ def test_a_full_disk_is_named_and_a_rerun_finishes_once_there_is_room(
 
     ballast.unlink()
     fill.start()
-    assert end_of(fill) == ExitCode.DONE
+    assert end_of(fill) == ExitCode.DONE, fill.told()
     check(fill, faults=1)
 
 
@@ -118,7 +118,7 @@ def test_a_disk_with_hardly_any_room_is_named_too(
 
     ballast.unlink()
     fill.start()
-    assert end_of(fill) == ExitCode.DONE
+    assert end_of(fill) == ExitCode.DONE, fill.told()
     check(fill, faults=1)
 
 
@@ -141,6 +141,6 @@ def test_a_command_killed_on_a_full_disk_leaves_nothing_running_and_does_not_sta
 
     ballast.unlink()
     fill.start()
-    assert end_of(fill) == ExitCode.DONE
+    assert end_of(fill) == ExitCode.DONE, fill.told()
     check(fill, faults=2)
     assert asyncio.run(in_database(fill)) == [(0, 2 * fill.rows)]

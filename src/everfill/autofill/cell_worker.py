@@ -24,7 +24,7 @@ from everfill.autofill.finalizer import CompletionSink, Finalizer, Result
 from everfill.autofill.queue import Capacity, ClaimedCell, Queue
 from everfill.compute.protocol import ComputeContext, CostClass
 from everfill.infra.blobs import Blobs
-from everfill.infra.postgres import OUTAGES, Pool
+from everfill.infra.postgres import OUTAGES, Pool, pass_cancellation
 from everfill.kernel.clock import Clock
 from everfill.kernel.config import WorkerSettings
 from everfill.kernel.ids import CollectionId
@@ -123,6 +123,7 @@ class CellWorker:
                 self.name, capacities, lease_seconds=self._settings.lease_seconds
             )
         except OUTAGES as error:
+            pass_cancellation()
             _LOG.warning("cell_worker.claim_failed", worker=self.name, error=str(error))
             await asyncio.sleep(_OUTAGE_SECONDS)
             return []
@@ -214,6 +215,7 @@ class CellWorker:
             try:
                 await job()
             except OUTAGES as error:
+                pass_cancellation()
                 _LOG.warning("cell_worker.outage", worker=self.name, error=str(error))
                 await asyncio.sleep(_OUTAGE_SECONDS)
 

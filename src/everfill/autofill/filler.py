@@ -18,7 +18,7 @@ from everfill.autofill.queue import ClaimedCell, Outcome, OutcomeKind
 from everfill.compute.protocol import ComputeContext, ComputeResult, Failure, Value
 from everfill.compute.registry import close_kinds, get_kind
 from everfill.infra.blobs import Blobs
-from everfill.infra.postgres import OUTAGES, Pool
+from everfill.infra.postgres import OUTAGES, Pool, pass_cancellation
 from everfill.kernel.clock import Clock, SystemClock
 from everfill.kernel.errors import EverfillError, NotFoundError
 from everfill.kernel.ids import CollectionId, ColumnId, RowId
@@ -138,6 +138,7 @@ class Filler:
             try:
                 return await self._load_once(collection_id, cells)
             except OUTAGES as error:
+                pass_cancellation()
                 _LOG.warning("filler.outage", collection_id=collection_id, error=str(error))
                 await asyncio.sleep(_OUTAGE_SECONDS)
 

@@ -18,7 +18,7 @@ import psycopg
 import structlog
 
 from everfill.autofill.queue import Outcome, OutcomeKind, Queue, Spent, Verdict
-from everfill.infra.postgres import OUTAGES
+from everfill.infra.postgres import OUTAGES, pass_cancellation
 from everfill.kernel.ids import CellKey, ClaimId, CollectionId, ColumnId
 
 __all__ = ["CompletionSink", "Finalizer", "Result"]
@@ -157,6 +157,7 @@ class Finalizer:
             except psycopg.DataError as error:
                 return await self._isolate(collection_id, outcomes, ended, spent, error)
             except OUTAGES as error:
+                pass_cancellation()
                 _LOG.warning("finalize.retried", collection_id=collection_id, error=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
 

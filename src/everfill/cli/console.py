@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
 
@@ -19,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from everfill.cli.exit_codes import ExitCode, exit_code_of
+from everfill.infra.logs import log_to
 from everfill.infra.postgres import OUTAGES, unavailable
 from everfill.kernel.config import Settings, load_settings
 from everfill.kernel.errors import EverfillError, InvalidError
@@ -117,7 +119,8 @@ def leave(code: int) -> NoReturn:
     taken down, and crash it; nothing of ours needs that interpreter any more.
     """
     sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):  # a worker's log may be on a full disk
+        sys.stderr.flush()
     os._exit(code)
 
 
@@ -135,7 +138,7 @@ def log_to_stderr(level: int = logging.ERROR) -> None:
         level = logging.DEBUG
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=log_to(sys.stderr),
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(level)  # some libraries give their loggers a level of their own

@@ -2,7 +2,7 @@
 
 from everfill.infra.postgres.arrays import array_literal
 from everfill.infra.postgres.migrate import migrate
-from everfill.infra.postgres.outages import OUTAGES, persist, unavailable
+from everfill.infra.postgres.outages import OUTAGES, pass_cancellation, persist, unavailable
 from everfill.infra.postgres.pool import Connection, Pool, open_pool
 from everfill.infra.postgres.queries import Query, load_queries
 
@@ -15,6 +15,7 @@ __all__ = [
     "load_queries",
     "migrate",
     "open_pool",
+    "pass_cancellation",
     "persist",
     "unavailable",
 ]

@@ -12,7 +12,7 @@ from psycopg_pool import PoolTimeout
 
 from everfill.kernel.errors import UnavailableError
 
-__all__ = ["OUTAGES", "persist", "unavailable"]
+__all__ = ["OUTAGES", "pass_cancellation", "persist", "unavailable"]
 
 OUTAGES: Final = (
     psycopg.OperationalError,
@@ -39,6 +39,17 @@ def unavailable(error: Exception) -> UnavailableError:
     )
 
 
+def pass_cancellation() -> None:
+    """End the running task where it was cancelled; for who goes on after an outage.
+
+    A statement that is cancelled on its way may end as an outage instead, while its transaction or
+    pipeline is being closed: whoever goes on after that never ends.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 _PAUSE_SECONDS: Final = 0.5
 _LOG: Final = structlog.stdlib.get_logger()
 _T = TypeVar("_T")
@@ -57,6 +68,7 @@ async def persist(call: Callable[[], Awaitable[_T]], *, patience_seconds: float 
         try:
             return await call()
         except OUTAGES as error:
+            pass_cancellation()
             if loop.time() >= deadline or isinstance(error, psycopg.errors.DiskFull):
                 raise unavailable(error) from error
             _LOG.info("postgres.outage", error=str(error))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 
+from everfill.infra.logs import log_to
 from everfill.infra.stack.paths import StackPaths, trim_log
 from everfill.infra.stack.supervisor import SupervisorOptions, supervise
 from everfill.kernel.errors import EverfillError
@@ -35,7 +36,7 @@ def main() -> int:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=log_to(sys.stderr),
     )
     report = _Report(arguments.report_fd)
     paths = StackPaths(data_dir=arguments.data_dir)

@@ -28,6 +28,9 @@ _log = structlog.get_logger(__name__)
 _POLL_SECONDS: Final = 0.01
 _GUARD_SECONDS: Final = 0.5
 _SILENT_DEATHS_MAX: Final = 3
+_BROKEN_SECONDS: Final = 10.0
+"""Longer than a supervisor waits between two tries: what kept a server from starting may be over,
+as when a full disk has room again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +128,7 @@ class _Client:
     ) -> None:
         self._paths = paths
         self._wanted = wanted
+        self._broken_until = 0.0
         self._options = (
             *("--data-dir", str(paths.data_dir), "--linger-seconds", str(linger_seconds)),
             *("--temporal-namespace", temporal_namespace),
@@ -141,6 +145,7 @@ class _Client:
         for name in self._wanted:
             (self._paths.wanted_dir / name.value).touch()
         launch_lock, silent_deaths = FileLock(self._paths.launch_lock), 0
+        self._broken_until = asyncio.get_running_loop().time() + _BROKEN_SECONDS
         try:
             while True:
                 state = find_live_state(self._paths)
@@ -179,7 +184,9 @@ class _Client:
     def _has_all(self, state: StackState) -> bool:
         found = [state.servers.get(name) for name in self._wanted]
         for server in found:
-            if server is not None and server.status is ServerStatus.BROKEN:
+            if server is None or server.status is not ServerStatus.BROKEN:
+                continue
+            if asyncio.get_running_loop().time() >= self._broken_until:
                 problem = server.problem or "it cannot be started"
                 raise UnavailableError(
                     "server_broken", problem, hint="See `everfill doctor` for the cause."

@@ -120,6 +120,7 @@ class _Supervisor:
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._stopping = asyncio.Event()
         self._is_published = False
+        self._is_unwritten = False
 
     async def serve(self, announce_ready: Callable[[], None]) -> None:
         self._paths.state_file.unlink(missing_ok=True)
@@ -210,7 +211,9 @@ class _Supervisor:
             self._mind(ticks)
 
     def _mind(self, ticks: int) -> None:
-        """Start what a new client wants besides, and keep the logs bounded."""
+        """Start what a new client wants besides, say what could not be said, bound the logs."""
+        if self._is_unwritten:
+            self._publish()
         missing = wanted_servers(self._paths) - set(self._runners) - set(self._given_up)
         if missing and (self._late is None or self._late.done()):
             self._late = asyncio.create_task(self._start_late(missing))
@@ -238,7 +241,14 @@ class _Supervisor:
             }
             | {name: broken_state(problem) for name, problem in self._given_up.items()},
         )
-        write_state(self._paths, state)
+        try:
+            write_state(self._paths, state)
+        except OSError as error:  # a full disk: the servers are kept running all the same
+            if not self._is_unwritten:
+                _log.error("state_unwritten", problem=str(error))
+            self._is_unwritten = True
+        else:
+            self._is_unwritten = False
 
     async def _stop(self) -> None:
         """Withdraw the state, then stop every server."""
