@@ -196,14 +196,28 @@ def _signal(
 # -- finalize and release -------------------------------------------------------------------------
 
 
+def _decoded(p: Params) -> Params:
+    """The parameters with their array literals as lists."""
+    numbers = ("claims", "ended", "rows", "columns", "lanes", "seqs", "signals", "versions")
+    numbers += ("settled_rows", "settled_columns")
+    casts = {name: int for name in numbers} | {"outcomes": str, "delays": float}
+    return p | {
+        name: [cast(item) for item in p[name].strip("{}").split(",") if item]
+        for name, cast in casts.items()
+        if name in p
+    }
+
+
 def _finalize_locks(tx: Transaction, p: Params) -> list[object]:
-    return [*_collection(tx, p), *_claims(tx, [*p["claims"], *p["ended"]])]
+    told = _decoded(p)
+    return [*_collection(tx, p), *_claims(tx, [*told["claims"], *told["ended"]])]
 
 
 @statement(QUERIES, "finalize", _finalize_locks)
 def finalize(tx: Transaction, p: Params) -> Rows:
     if any(value and REFUSED in value for value in p["values"]):
         raise psycopg.DataError("the value cannot be held")
+    p = _decoded(p)
     names = ("rows", "columns", "lanes", "seqs", "signals", "versions", "outcomes", "values")
     names += ("reasons", "hashes", "delays")
     judged: Rows = []
@@ -215,7 +229,23 @@ def finalize(tx: Transaction, p: Params) -> Rows:
             tx.put("claims", claim_id, replace(claim, n=max(1, claim.n - used.count(claim_id))))
     for claim_id in p["ended"]:
         tx.drop("claims", claim_id)
-    return judged
+    return [_summary(tx, p, judged)]
+
+
+def _summary(tx: Transaction, p: Params, judged: Rows) -> tuple[Any, ...]:
+    """What is not as it nearly always is."""
+    all_stood = len(judged) == len(p["rows"])
+    others = [row for row in judged if row[2] != "settle"]
+    settled = [row for row in judged if row[2] == "settle"]
+    return (
+        all_stood,
+        [row[0] for row in others] or None,
+        [row[1] for row in others] or None,
+        [row[2] for row in others] or None,
+        None if all_stood else [row[0] for row in settled] or None,
+        None if all_stood else [row[1] for row in settled] or None,
+        [column for column in sorted(set(p["columns"])) if any(tx.dependents(column))] or None,
+    )
 
 
 def _judge(tx: Transaction, p: Params, r: dict[str, Any]) -> Rows:
@@ -242,8 +272,7 @@ def _judge(tx: Transaction, p: Params, r: dict[str, Any]) -> Rows:
     if verdict in {"settle", "retry"}:
         dirty = before.signal != r["signals"]
         _answer(tx, key, r, outdated=after.outdated, dirty=dirty)
-    read = any(tx.dependents(key.column_id))
-    return [(key.row_id, key.column_id, verdict, verdict in {"again", "stale"} or read)]
+    return [(key.row_id, key.column_id, verdict)]
 
 
 def _verdict(after: machine.Cell, *, stale: bool) -> str:
@@ -297,8 +326,10 @@ def _mark_by_hand(tx: Transaction, key: Key, value: str | None) -> None:
 
 @statement(QUERIES, "release", _collection)
 def release(tx: Transaction, p: Params) -> Rows:
-    near = dict.fromkeys(_keys(p))
-    for key in list(near):
+    told = _decoded(p)
+    near = dict.fromkeys(_keys(told))
+    settled = _keys(told | {"rows": told["settled_rows"], "columns": told["settled_columns"]})
+    for key in [*near, *settled]:
         near |= dict.fromkeys(key._replace(column_id=c) for c in tx.dependents(key.column_id))
     ready = [key for key in sorted(near) if _released(tx, key)]
     woken = False

@@ -63,6 +63,8 @@ def release_params(filled: Filled, count: int) -> Mapping[str, Any]:
         "collection_id": filled.collection_id,
         "rows": list(range(1, count + 1)),
         "columns": [filled.columns[0]] * count,
+        "settled_rows": list(range(1, count + 1)),
+        "settled_columns": [filled.columns[0]] * count,
     }
 
 

@@ -282,7 +282,13 @@ class Queue:
             cursor = await connection.execute(QUERIES["finalize"], params)
             await self._record(connection, collection_id, spent)
             verdicts, upstreams = _judgement(outcomes, await _one(cursor))
-            await self._release(connection, collection_id, _loosed(verdicts, upstreams))
+            again = [key for key, verdict in verdicts.items() if verdict in _ROUND_AGAIN]
+            settled = [
+                key
+                for key, verdict in verdicts.items()
+                if verdict is Verdict.SETTLE and key.column_id in upstreams
+            ]
+            await self._release(connection, collection_id, again, settled)
         return verdicts
 
     async def release(
@@ -474,11 +480,22 @@ class Queue:
         return dict(await cursor.fetchall())
 
     async def _release(
-        self, connection: Connection, collection_id: CollectionId, cells: Sequence[CellKey]
+        self,
+        connection: Connection,
+        collection_id: CollectionId,
+        cells: Sequence[CellKey],
+        settled: Sequence[CellKey] = (),
     ) -> int:
-        if not cells:
+        if not cells and not settled:
             return 0
-        cursor = await connection.execute(QUERIES["release"], _keys(collection_id, cells))
+        params = {
+            "collection_id": collection_id,
+            "rows": array_literal(cell.row_id for cell in cells),
+            "columns": array_literal(cell.column_id for cell in cells),
+            "settled_rows": array_literal(cell.row_id for cell in settled),
+            "settled_columns": array_literal(cell.column_id for cell in settled),
+        }
+        cursor = await connection.execute(QUERIES["release"], params)
         released, woken = await _one(cursor)
         if woken:
             await connection.execute(QUERIES["notify"])
@@ -551,15 +568,6 @@ def _judgement(
     if words:
         verdicts |= zip(map(CellKey, rows, columns), map(Verdict, words), strict=True)
     return verdicts, frozenset(upstreams or ())
-
-
-def _loosed(verdicts: Mapping[CellKey, Verdict], upstreams: frozenset[ColumnId]) -> list[CellKey]:
-    """Cells that go round again, and those that others may have waited for."""
-    return [
-        key
-        for key, verdict in verdicts.items()
-        if verdict in _ROUND_AGAIN or (verdict is Verdict.SETTLE and key.column_id in upstreams)
-    ]
 
 
 def _keys(collection_id: CollectionId, cells: Sequence[CellKey]) -> Params:

@@ -397,17 +397,22 @@ select count(*) = cardinality(%(rows)s::bigint[]) as all_stood,
 from judged;
 
 -- name: release
--- Give a place in its lane to every blocked entry among the given cells and their dependents that
--- has no unsettled upstream left.
--- Locks: lock_collection. Index: the key of queue.
+-- Give a place in its lane to every blocked entry among the given cells, their dependents and the
+-- dependents of settled cells that has no unsettled upstream left.
+-- Locks: lock_collection (so an entry's ctid stands). Index: the key of queue.
 with given as materialized (
-    select * from unnest(%(rows)b::bigint[], %(columns)b::int[]) as g (row_id, column_id)
+    select * from unnest(%(rows)s::bigint[], %(columns)s::int[]) as g (row_id, column_id)
+), settled as materialized (
+    select * from unnest(%(settled_rows)s::bigint[], %(settled_columns)s::int[])
+        as s (row_id, column_id)
 ), near as materialized (
     select row_id, column_id from given
     union
-    select g.row_id, e.column_id from given g join column_references e on e.upstream_id = g.column_id
+    select s.row_id, e.column_id
+    from (select * from given union all select * from settled) s
+    join column_references e on e.upstream_id = s.column_id
 ), ready as materialized (
-    select q.row_id, q.column_id, coalesce(i.lane_id, q.lane_id) as lane_id
+    select q.ctid as entry, q.row_id, q.column_id, coalesce(i.lane_id, q.lane_id) as lane_id
     from near n
     join queue q on q.collection_id = %(collection_id)s and q.row_id = n.row_id
         and q.column_id = n.column_id and q.seq is null and q.retry_at is null
@@ -425,7 +430,7 @@ with given as materialized (
 ), placed as (
     update queue q set seq = t.tail_seq + n.n, lane_id = n.lane_id
     from numbered n join lane_tails t using (lane_id)
-    where q.collection_id = %(collection_id)s and q.row_id = n.row_id and q.column_id = n.column_id
+    where q.ctid = n.entry
 ), grown as (
     select lane_id, count(*) as n from numbered group by lane_id
 ), tails as (

@@ -34,10 +34,6 @@ insert into runs (collection_id, author, reason, column_ids, last_row_id)
 values (%(collection_id)s, 'bench', 'bench', array[%(column_id)s::int], %(rows)s)
 returning run_id;
 
--- name: settle_statistics
--- What autovacuum would have done by the time somebody drains a queue this deep.
-vacuum (analyze) queue, rows, collections, columns, column_references, lanes, lane_tails;
-
 -- name: in_flight
 -- Most cells in flight now: of one collection, of one namespace.
 select coalesce(max(of_collection), 0)::int, coalesce(max(of_namespace), 0)::int
