@@ -6,7 +6,7 @@ collection's lock; a claim holds only the claims' lock, so the two never wait fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum

@@ -177,10 +177,13 @@ async def _fill(settings: Settings, order: _Order) -> int:
                 sheet=order.sheet,
             )
             await _check_references(app, order, source)
-            collection_id, taken = await _import(app, order, source, meter)
-            await app.columns.ensure(collection_id, order.drafts, author=_AUTHOR)
-            schema = await _schema(app, collection_id)
-            await _compute(app, order, schema, meter)
+            async with start_workers(  # they come up while rows are taken in
+                settings, cell_workers=order.workers, drain_seconds=_DRAIN_SECONDS
+            ):
+                collection_id, taken = await _import(app, order, source, meter)
+                await app.columns.ensure(collection_id, order.drafts, author=_AUTHOR)
+                schema = await _schema(app, collection_id)
+                await _compute(app, schema, meter)
             schema = await _schema(app, collection_id)  # somebody may have changed it meanwhile
             names = {column.column_id: column.name for column in schema.computed}
             counts = await watch_until_settled(app.pool, collection_id, names, meter)
@@ -228,8 +231,8 @@ async def _import(
     return collection.collection_id, taken
 
 
-async def _compute(app: App, order: _Order, schema: Schema, meter: Meter) -> None:
-    """Dispatch what is unfinished and watch it settle; workers run from before the dispatch."""
+async def _compute(app: App, schema: Schema, meter: Meter) -> None:
+    """Dispatch what is unfinished and watch it settle."""
     names = {column.column_id: column.name for column in schema.computed}
     request = Request(
         collection_id=schema.collection_id,
@@ -237,18 +240,15 @@ async def _compute(app: App, order: _Order, schema: Schema, meter: Meter) -> Non
         author=_AUTHOR,
         reason="import",
     )
-    async with start_workers(
-        app.settings, cell_workers=order.workers, drain_seconds=_DRAIN_SECONDS
-    ):
-        dispatch = asyncio.create_task(app.dispatcher.dispatch(request))
-        try:
-            while not dispatch.done():
-                await watch_until_settled(app.pool, schema.collection_id, names, meter)
-                await asyncio.wait([dispatch], timeout=_DISPATCH_POLL_SECONDS)
-            await dispatch
-        finally:
-            dispatch.cancel()
-        await watch_until_settled(app.pool, schema.collection_id, names, meter)
+    dispatch = asyncio.create_task(app.dispatcher.dispatch(request))
+    try:
+        while not dispatch.done():
+            await watch_until_settled(app.pool, schema.collection_id, names, meter)
+            await asyncio.wait([dispatch], timeout=_DISPATCH_POLL_SECONDS)
+        await dispatch
+    finally:
+        dispatch.cancel()
+    await watch_until_settled(app.pool, schema.collection_id, names, meter)
 
 
 async def _summarise(
