@@ -179,6 +179,25 @@ def fill(
 
 
 @bench.command()
+def edit(
+    cells: Annotated[int, typer.Option(help="Cells of the bulk run.")] = 1_000_000,
+    edits: Annotated[int, typer.Option(help="Edits in its collection, and in another.")] = 150,
+    workers: Annotated[int, typer.Option(help="Cell workers.")] = 2,
+    to: RecordFile = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Edit single cells while a bulk run is queued: how soon do they start, do caps hold?"""
+    from everfill.bench import edit as bench  # noqa: PLC0415 - start-up of others
+
+    async def measure() -> None:
+        record = await bench.measure(bench.Plan(cells=cells, edits=edits, workers=workers), tell)
+        publish(record, bench.plot, to=to, plot=plot, as_json=as_json)
+
+    run(measure())
+
+
+@bench.command()
 def naive(
     rows: Annotated[
         str, typer.Option(help="Rows of the naive shapes, growing, with commas between.")
