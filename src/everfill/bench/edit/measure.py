@@ -108,7 +108,7 @@ async def measure(plan: Plan, tell: Callable[[str], None]) -> Record:
                 f" {sum(lane.depth for lane in backlog):,} cells still queued at the end."
             ),
             (
-                f"In {caps.samples:,} samples at most {most} cells of a collection were in flight, of"
+                f"In {caps.samples:,} samples a collection had at most {most} cells in flight, of"
                 f" {plan.cap_cells}."
             ),
             f"Dispatch of the bulk run: {plan.cells / dispatch_seconds:,.0f} cells/s.",
