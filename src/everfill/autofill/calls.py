@@ -6,8 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -35,8 +34,7 @@ _LOG: Final = structlog.stdlib.get_logger()
 _JITTER: Final = random.SystemRandom()
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """A claimed cell that has to be computed."""
 
     cell: ClaimedCell

@@ -11,8 +11,7 @@ import asyncio
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import psycopg
 import structlog
@@ -28,8 +27,7 @@ _RETRY_SECONDS: Final = 0.5
 _LOG: Final = structlog.stdlib.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """An outcome on its way home, with what its call cost."""
 
     outcome: Outcome

@@ -105,6 +105,9 @@ def queue(
         Path | None,
         typer.Option(help="A Python with requirements/peers-queues.txt installed.", metavar="FILE"),
     ] = None,
+    peers: Annotated[
+        str, typer.Option(help="Which of the others, with commas between.")
+    ] = "pgqueuer,procrastinate,dbos",
     to: RecordFile = None,
     plot: Plot = None,
     as_json: AsJson = False,
@@ -127,6 +130,7 @@ def queue(
             namespaces=namespaces,
             rounds=rounds,
             peers_python=peers_python,
+            peers=peers.split(","),
         )
         with scratch_settings() as settings:
             async with open_stack(settings) as endpoints:
@@ -192,6 +196,23 @@ def edit(
 
     async def measure() -> None:
         record = await bench.measure(bench.Plan(cells=cells, edits=edits, workers=workers), tell)
+        publish(record, bench.plot, to=to, plot=plot, as_json=as_json)
+
+    run(measure())
+
+
+@bench.command()
+def profile(
+    rows: Annotated[int, typer.Option(help="Rows.")] = 100_000,
+    to: RecordFile = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where a cell's time goes, layer by layer, and what the whole costs beside that."""
+    from everfill.bench import profile as bench  # noqa: PLC0415 - start-up of others
+
+    async def measure() -> None:
+        record = await bench.measure(rows, tell)
         publish(record, bench.plot, to=to, plot=plot, as_json=as_json)
 
     run(measure())

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from everfill.infra.blobs import Blobs
 from everfill.infra.postgres import Connection, load_queries
@@ -74,8 +74,10 @@ class Cell:
 EMPTY: Final = Cell()
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+_STATUSES: Final = {status.value: status for status in CellStatus}
+
+
+class Input(NamedTuple):
     """What a computation reads of one cell; `value` is still encoded, None where there is none."""
 
     value: str | None
@@ -218,7 +220,7 @@ class Cells:
             "columns": list(columns),
         }
         return {
-            (row[0], row[1]): Input(row[2], CellStatus(row[3]), *row[4:])
+            (row[0], row[1]): Input(row[2], _STATUSES[row[3]], *row[4:])
             for row in await self._rows("read_inputs", params)
         }
 
