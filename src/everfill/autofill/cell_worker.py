@@ -32,8 +32,9 @@ from everfill.kernel.ids import CollectionId
 __all__ = ["CellWorker"]
 
 INSTANT_ROOM_CELLS: Final = 4_000
-"""Instant cells in hand: about a tenth of a second of work, two batches deep."""
-INSTANT_CLAIM_CELLS: Final = 1_000
+"""Instant cells in hand: about a tenth of a second of work, so that while one batch is computed
+others are on their way home."""
+INSTANT_CLAIM_CELLS: Final = 500
 LOCAL_ROOM_CELLS: Final = 64
 """Local cells in hand: two batches, a second or two of work."""
 RESERVED_SHARE: Final = 0.1

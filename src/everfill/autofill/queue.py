@@ -240,11 +240,9 @@ class Queue:
             "bulk_max": [capacity.bulk_max for capacity in capacities],
             "total_max": [capacity.total_max for capacity in capacities],
         }
-        async with (
-            self._pool.connection() as connection,
-            connection.transaction(),
-            connection.pipeline(),
-        ):
+        # One round trip: what a pipeline sends between two syncs is one transaction, so that no
+        # worker holds the claims' lock while its own loop is busy elsewhere.
+        async with self._pool.connection() as connection, connection.pipeline():
             await connection.execute(QUERIES["lock_claims"])
             cursor = await connection.execute(QUERIES["claim"], params)
         return [ClaimedCell._make(row) for row in await cursor.fetchall()]
