@@ -23,6 +23,8 @@ Plot = Annotated[
 ]
 _MILLION: Final = 1_000_000
 _BILLION: Final = 1_000_000_000
+_WHOLE_LEAST: Final = 1_000
+_COLUMNS_MAX: Final = 5
 _ACROSS_MAX: Final = 7  # with more figures than these, a result is a column and no line
 
 
@@ -61,9 +63,13 @@ def _print_results(results: Sequence[Mapping[str, Scalar]]) -> None:
     keys = [key for key in results[0] if any(result[key] for result in results)]
     lines = [[_words(key), *(_shown(key, result[key]) for result in results)] for key in keys]
     if len(keys) <= _ACROSS_MAX:
-        lines = [list(line) for line in zip(*lines, strict=True)]
-    heads, *body = lines
-    print_table(heads, body)
+        heads, *body = [list(line) for line in zip(*lines, strict=True)]
+        print_table(heads, body)
+        return
+    for first in range(1, len(results) + 1, _COLUMNS_MAX):
+        heads, *body = [[line[0], *line[first : first + _COLUMNS_MAX]] for line in lines]
+        print_table(heads, body)
+        out.print()
 
 
 def _print_machine(record: Record) -> None:
@@ -94,7 +100,9 @@ def _shown(key: str, value: Scalar) -> str:
         return escape(value)
     if key.endswith("_bytes"):
         return decimal(int(value))
-    return _count(value) if isinstance(value, int) else f"{value:,.4g}"
+    if isinstance(value, int) or value >= _WHOLE_LEAST:
+        return _count(round(value))
+    return f"{value:,.4g}"
 
 
 def _count(value: int) -> str:
