@@ -94,7 +94,7 @@ def _medians(measured: Sequence[Measured]) -> list[Measured]:
     groups: dict[tuple[str, str], list[Measured]] = {}
     for found in measured:
         groups.setdefault((found.work, found.subject), []).append(found)
-    ordered = [sorted(group, key=lambda f: f.cells_per_second) for group in groups.values()]
+    ordered = [sorted(group, key=lambda f: f.cells_per_second or 0.0) for group in groups.values()]
     return [group[(len(group) - 1) // 2] for group in ordered]
 
 
@@ -124,7 +124,7 @@ def _against(ours: Measured, rival: Measured) -> Iterator[Goal]:
             measured=f"1/{times:.0f} ({ours.edit_p50_ms:.0f} and {rival.edit_p50_ms:.0f} ms)",
             met=times > _EDIT_TIMES_MIN,
         )
-    elif ours.spent_passes is None and rival.cells_per_second:
+    elif ours.spent_passes is None and ours.cells_per_second and rival.cells_per_second:
         yield Goal(
             promise=f"more cells/s than {rival.subject}: {ours.work}",
             measured=f"{ours.cells_per_second:,.0f} and {rival.cells_per_second:,.0f}",

@@ -29,22 +29,23 @@ async def measure_pixeltable(
         UnavailableError: `bench_peer_failed`, with its last words.
     """
     found = await _run(python, work, slots, provider_url)
-    edits: list[float] = found.get("edit_latencies_ms") or []
-    passes, lost = found.get("spend_passes"), found.get("cells_lost")
+    edits: dict[str, Any] = found.get("edits_while_importing") or {}
+    filled: dict[str, Any] = found.get("import") or found
     peak: dict[str, float] | None = found.get("peak_resident_mib")
+    cpu_seconds: float | None = filled.get("cpu_seconds_per_1000_cells")
     return Measured(
         subject="pixeltable",
         work=work.name,
         cells=work.cells,
-        seconds=found.get("seconds") or 0.0,
-        cells_per_second=found.get("cells_per_second") or 0.0,
-        cpu_us_per_cell=(found.get("cpu_seconds_per_1000_cells") or 0.0) * 1_000 or None,
+        seconds=filled.get("seconds"),
+        cells_per_second=filled.get("cells_per_second"),
+        cpu_us_per_cell=None if cpu_seconds is None else cpu_seconds * 1_000,
         peak_resident_mib=peak["together"] if peak else None,
         first_cell_seconds=found.get("first_visible_cell_seconds"),
-        edit_p50_ms=found.get("edit_p50_ms") if not edits else edits[len(edits) // 2],
-        edit_p99_ms=found.get("edit_worst_ms"),
-        spent_passes=passes,
-        lost_cells=lost,
+        edit_p50_ms=edits.get("p50_ms"),
+        edit_p99_ms=edits.get("worst_ms"),
+        spent_passes=found.get("spend_passes"),
+        lost_cells=found.get("cells_lost"),
     )
 
 

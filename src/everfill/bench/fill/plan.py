@@ -121,8 +121,8 @@ class Measured:
     subject: str
     work: str
     cells: int
-    seconds: float
-    cells_per_second: float
+    seconds: float | None = None
+    cells_per_second: float | None = None
     cpu_us_per_cell: float | None = None
     peak_resident_mib: float | None = None
     first_cell_seconds: float | None = None

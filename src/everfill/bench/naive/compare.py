@@ -103,7 +103,7 @@ async def _everfill_line(cells: int) -> dict[str, Scalar]:
         "cells": work.cells,
         "outcome": (Outcome.BROKE if found.lost_cells else Outcome.COMPLETED).value,
         "cells_done": work.cells - (found.lost_cells or 0),
-        "cells_per_second": round(found.cells_per_second, 1),
+        "cells_per_second": round(found.cells_per_second or 0.0, 1),
         "history_events": None,
         "error": None,
     }

@@ -100,6 +100,7 @@ async def measure(rows: int, tell: Callable[[str], None]) -> Record:
     whole = await measure_everfill(work, slots=20, provider_url=None)
     total = sum(layers.seconds.values())
     ceiling = sum(layers.seconds[name] for name in _STATEMENTS)
+    assert whole.seconds, "a fill by the command has a time"
     times = whole.seconds / ceiling
     return Record(
         benchmark="profile",
