@@ -34,8 +34,8 @@ chaos *args:
     python -m pytest tests/chaos -m "slow or chaos" "$@"
 
 # List the benchmarks, or run one: just bench NAME ARGS
-bench name="" *args:
-    tools/bench "$@"
+bench *args:
+    everfill bench "$@"
 
 # Write requirements/*.txt anew: just lock [--upgrade]
 lock *args:
