@@ -93,7 +93,7 @@ def run(fill: Fill, leave: Callable[[StackState], Callable[[], None]], *, redis_
 
 @pytest.mark.chaos
 def test_a_fill_ends_while_temporal_is_silent_and_redis_restarts(tmp_path: Path) -> None:
-    run(Fill(tmp_path, rows=3_000), stop_temporal, redis_ends=3)
+    run(Fill(tmp_path, rows=2_000), stop_temporal, redis_ends=3)
 
 
 @pytest.mark.chaos
