@@ -25,6 +25,7 @@ from everfill.infra.postgres import Pool, open_pool
 from everfill.kernel.clock import Clock
 from everfill.kernel.config import WorkerSettings
 from everfill.kernel.ids import CollectionId, ColumnId, RowId
+from everfill.kernel.tasks import end_tasks
 from everfill.tables import templates
 from everfill.tables.cells import Cell, Cells, CellStatus
 from everfill.tables.schema import Column
@@ -55,9 +56,7 @@ class Hand:
     async def kill(self) -> None:
         """End it as a killed process ends: at once, and giving nothing back."""
         tasks = [self.running, *self.worker._tasks, *self.worker._finalizer._tasks.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
 
 
 @dataclass

@@ -28,6 +28,7 @@ from everfill.infra.postgres import OUTAGES, Pool, pass_cancellation
 from everfill.kernel.clock import Clock
 from everfill.kernel.config import WorkerSettings
 from everfill.kernel.ids import CollectionId
+from everfill.kernel.tasks import end_tasks
 
 __all__ = ["CellWorker"]
 
@@ -102,9 +103,7 @@ class CellWorker:
             await self._claim_until_stopped()
             await self._drain()
         finally:
-            for helper in helpers:
-                helper.cancel()
-            await asyncio.gather(*helpers, return_exceptions=True)
+            await end_tasks(helpers)
             await self._filler.aclose()
             _LOG.info("cell_worker.stopped", worker=self.name)
 
@@ -200,10 +199,8 @@ class CellWorker:
                 while self._tasks:
                     await asyncio.wait(self._tasks)
                 await self._finalizer.drained()
-        for task in self._tasks:
-            task.cancel()
-        self._finalizer.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
+        await self._finalizer.cancel()
         with suppress(*OUTAGES):
             given_back = await self._queue.give_back_all(self._finalizer.claims)
             _LOG.info("cell_worker.drained", worker=self.name, given_back=given_back)

@@ -19,6 +19,7 @@ import structlog
 from everfill.autofill.queue import Outcome, OutcomeKind, Queue, Spent, Verdict
 from everfill.infra.postgres import OUTAGES, pass_cancellation
 from everfill.kernel.ids import CellKey, ClaimId, CollectionId, ColumnId
+from everfill.kernel.tasks import end_tasks
 
 __all__ = ["CompletionSink", "Finalizer", "Result"]
 
@@ -93,10 +94,9 @@ class Finalizer:
         while self._tasks:
             await asyncio.gather(*self._tasks.values())
 
-    def cancel(self) -> None:
+    async def cancel(self) -> None:
         """Stop trying; what is not home is computed again by somebody else."""
-        for task in self._tasks.values():
-            task.cancel()
+        await end_tasks(self._tasks.values())
 
     async def _flush(self, collection_id: CollectionId) -> None:
         waiting = self._waiting[collection_id]

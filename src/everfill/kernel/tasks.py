@@ -1,0 +1,25 @@
+"""How asyncio tasks are ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+__all__ = ["end_tasks"]
+
+_AGAIN_SECONDS: Final = 1.0
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until every one has ended; what they end with is dropped.
+
+    Once is not enough: the `asyncio.wait_for` of Python 3.11, under every statement that psycopg
+    runs, swallows a cancellation that comes just as what it waited for is done.
+    """
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        done, left = await asyncio.wait(left, timeout=_AGAIN_SECONDS)
+        await asyncio.gather(*done, return_exceptions=True)

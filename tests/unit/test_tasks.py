@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import asyncio
+
+from everfill.kernel.tasks import end_tasks
+
+
+async def test_a_task_that_swallowed_its_cancellation_is_ended_all_the_same() -> None:
+    swallowed = 0
+
+    async def stubborn() -> None:
+        nonlocal swallowed
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            swallowed += 1
+        await asyncio.Event().wait()
+
+    async def failing() -> None:
+        raise ValueError
+
+    tasks = [asyncio.create_task(stubborn()), asyncio.create_task(failing())]
+    await asyncio.sleep(0)
+    await end_tasks(tasks)
+
+    assert swallowed == 1
+    assert all(task.done() for task in tasks)
