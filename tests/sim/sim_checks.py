@@ -101,6 +101,8 @@ class Checks:
                 self.fail(f"{key} went round {self._rounds[key]} times")
         elif kind == "settle" and not detail[1]:
             self.fail(f"{key} took a result of an old definition")
+        if kind in {"settle", "retry", "again", "stale"} and not detail[2]:
+            self.fail(f"{key} took a result of a claim that it had been taken from")
         if kind in {"settle", "withdrawn", "failed as lost"}:
             for counter in (self._lost, self._retried, self._rounds):
                 counter.pop(key, None)

@@ -262,7 +262,7 @@ def _judge(tx: Transaction, p: Params, r: dict[str, Any]) -> Rows:
     if after == before:
         return []
     verdict = _verdict(after, stale=version != present)
-    tx.told.append((verdict, key, r["outcomes"], version == present))
+    tx.told.append((verdict, key, r["outcomes"], version == present, stands))
     if verdict == "settle":
         tx.drop("queue", key)
     else:

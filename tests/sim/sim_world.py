@@ -70,9 +70,13 @@ class Profile:
         names = list(cls.__dataclass_fields__)
         if chance.random() < PURE_SHARE:
             chosen = {chance.choice(names), chance.choice(["kills", "pills", "stops"])}
-            return cls(**{name: name in chosen for name in names})
+            return cls.of(*chosen)
         share = chance.choice([0.0, 0.2, 0.5, 0.8])
         return cls(**{name: chance.random() < share for name in names})
+
+    @classmethod
+    def of(cls, *names: str) -> Profile:
+        return cls(**{name: name in names for name in cls.__dataclass_fields__})
 
     @property
     def calm(self) -> bool:
@@ -116,13 +120,21 @@ class _LoopClock:
 
 
 class World:
-    """The simulation of one seed."""
+    """The simulation of one seed.
 
-    def __init__(self, seed: int, *, traced: bool = False) -> None:
+    Args:
+        seed: Decides everything.
+        traced: Whether every step is noted.
+        profile: What may go wrong; None: as the seed has it.
+    """
+
+    def __init__(
+        self, seed: int, *, traced: bool = False, profile: Profile | None = None
+    ) -> None:
         self.seed = seed
         self.traced = traced
         self.chance = random.Random(seed)
-        self.profile = Profile.draw(self.chance)
+        self.profile = profile or Profile.draw(self.chance)
         self.stormy = True
         self.lease_seconds = LEASE_SECONDS
         self.loop = SimLoop(self.chance)
@@ -449,7 +461,7 @@ class World:
             (filler, "get_kind", self.kinds.__getitem__),
             (columns, "get_kind", self.kinds.__getitem__),
             (psycopg.AsyncConnection, "connect", staticmethod(self._connect)),
-            (limits, "LOST_TRIES_MAX", 4 if few else limits.LOST_TRIES_MAX),
+            (limits, "LOST_TRIES_MAX", 2 if few else limits.LOST_TRIES_MAX),
             (limits, "TRIES_MAX", 3 if few else limits.TRIES_MAX),
             (cell_worker, "INSTANT_ROOM_CELLS", self.chance.choice([4, 40])),
             (cell_worker, "INSTANT_CLAIM_CELLS", self.chance.choice([1, 4])),
