@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -181,6 +182,9 @@ async def _work(request: Request, meter: Meter) -> None:
             await worker
     await pool.close()
 
+
+# It warns of an app made in a script's main module; this one has all its tasks beside it.
+logging.getLogger("procrastinate").setLevel(logging.ERROR)
 
 if __name__ == "__main__":
     main(ProcrastinateQueue())
