@@ -57,14 +57,7 @@ class Checks:
 
     def committed(self, tx: Transaction) -> None:
         self.commits += 1
-        before: dict[str, dict[Any, Any]] = {}
-        for kind, *rest in tx.told:
-            if kind == "before":
-                before = rest[0]
-            elif kind == "usage":
-                self.usage_calls += rest[1]
-            else:
-                self._count(kind, rest[0], rest[1:])
+        before = self._take_note(tx)
         after = Transaction(self._world.server.database, self._world.server.now())
         if tx.writes.keys() & {"queue", "claims", "lanes"}:
             self._check_flight(after)
@@ -79,8 +72,33 @@ class Checks:
             if after.find("rows", key) is None:
                 self.wanted -= {k for k in self.wanted if (k.collection_id, k.row_id) == key}
 
+    def _take_note(self, tx: Transaction) -> dict[str, dict[Any, Any]]:
+        """Count what a transaction told; returns what its rows were before it."""
+        before: dict[str, dict[Any, Any]] = {}
+        for kind, *rest in tx.told:
+            if kind == "before":
+                before = rest[0]
+            elif kind == "usage":
+                self.usage_calls += rest[1]
+            else:
+                self._count(kind, rest[0], rest[1:])
+        return before
+
     def _count(self, kind: str, key: Key, detail: list[Any]) -> None:
         self.told[kind] += 1
+        self._count_in_a_row(kind, key, detail)
+        if kind == "settle" and not detail[1]:
+            self.fail(f"{key} took a result of an old definition")
+        if kind in {"settle", "retry", "again", "stale"} and not detail[2]:
+            self.fail(f"{key} took a result of a claim that it had been taken from")
+        if kind in {"settle", "withdrawn", "failed as lost"}:
+            for counter in (self._lost, self._retried, self._rounds):
+                counter.pop(key, None)
+        elif kind in {"again", "stale", "retry"}:
+            self._lost.pop(key, None)
+
+    def _count_in_a_row(self, kind: str, key: Key, detail: list[Any]) -> None:
+        """Losses, retries and rounds of one cell, each of which has a bound."""
         if kind == "signalled":
             self.wanted.add(key)
             self._retried.pop(key, None)
@@ -99,15 +117,6 @@ class Checks:
             self._rounds[key] += detail[0] not in {"waiting", "outdated"}
             if self._rounds[key] >= limits.DIRTY_ROUNDS_MAX:
                 self.fail(f"{key} went round {self._rounds[key]} times")
-        elif kind == "settle" and not detail[1]:
-            self.fail(f"{key} took a result of an old definition")
-        if kind in {"settle", "retry", "again", "stale"} and not detail[2]:
-            self.fail(f"{key} took a result of a claim that it had been taken from")
-        if kind in {"settle", "withdrawn", "failed as lost"}:
-            for counter in (self._lost, self._retried, self._rounds):
-                counter.pop(key, None)
-        elif kind in {"again", "stale", "retry"}:
-            self._lost.pop(key, None)
         if kind in {"again", "stale"}:
             self._retried.pop(key, None)
 
@@ -147,8 +156,10 @@ class Checks:
         """Every typed value is a greater number than those before, so a text shows its age."""
         texts = [str(row.computed_value) for row in (old, new)]
         same = old.definition_version == new.definition_version
-        if texts[0] == texts[1] or not same or _NUMBER.sub("#", texts[0]) != _NUMBER.sub(
-            "#", texts[1]
+        if (
+            texts[0] == texts[1]
+            or not same
+            or _NUMBER.sub("#", texts[0]) != _NUMBER.sub("#", texts[1])
         ):
             return
         numbers = [[int(n) for n in _NUMBER.findall(text)] for text in texts]
@@ -214,9 +225,13 @@ class Checks:
         elif kept.status == "waiting" and not by_hand:
             if not isinstance(plain, Waiting):
                 self.fail(f"waits for nothing: {words}")
-        elif kept.status == "failed" and not by_hand and kept.failed_hash:
-            if not isinstance(forced, Compute) or forced.input_hash != kept.failed_hash:
-                self.fail(f"failed on old inputs: {words}")
+        elif (
+            kept.status == "failed"
+            and not by_hand
+            and kept.failed_hash
+            and (not isinstance(forced, Compute) or forced.input_hash != kept.failed_hash)
+        ):
+            self.fail(f"failed on old inputs: {words}")
 
     async def _decide(
         self, connection: SimConnection, schema: Schema, column: Column, row_id: RowId
@@ -235,7 +250,7 @@ class Checks:
         return plain, forced
 
     def check_counts(self) -> None:
-        """Work was done again only for what was in a lost worker's hands, and every call was paid."""
+        """Work was done again only for what a lost worker held, and every call was paid."""
         world, profile = self._world, self._world.profile
         twice = world.calls.by_text.total() - len(world.calls.by_text)
         given = self.told["lost"] + self.told["given back"]

@@ -1,4 +1,4 @@
-"""What the statements of `queue.sql` do, but for the claim: each transition is the pure machine's."""
+"""What the statements of `queue.sql` do, but for the claim: each step is the pure machine's."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _decoded(p: Params) -> Params:
     """The parameters with their array literals as lists."""
     numbers = ("claims", "ended", "rows", "columns", "lanes", "seqs", "signals", "versions")
     numbers += ("settled_rows", "settled_columns")
-    casts = {name: int for name in numbers} | {"outcomes": str, "delays": float}
+    casts = {**dict.fromkeys(numbers, int), "outcomes": str, "delays": float}
     return p | {
         name: [cast(item) for item in p[name].strip("{}").split(",") if item]
         for name, cast in casts.items()
@@ -283,9 +283,7 @@ def _verdict(after: machine.Cell, *, stale: bool) -> str:
     return "stale" if stale else "again"
 
 
-def _answer(
-    tx: Transaction, key: Key, r: dict[str, Any], *, outdated: bool, dirty: bool
-) -> None:
+def _answer(tx: Transaction, key: Key, r: dict[str, Any], *, outdated: bool, dirty: bool) -> None:
     """Keep what came home: a value, or what is told of the one that is kept."""
     kept: CellRow = tx.find("cells", key) or CellRow()
     outcome, version = r["outcomes"], r["versions"]
@@ -294,9 +292,7 @@ def _answer(
     if outcome in {"ready", "not_found"}:
         _mark_by_hand(tx, key, r["values"])
         status = "outdated" if outdated else outcome
-        told = replace(
-            told, computed_value=r["values"], status=status, input_hash=r["hashes"]
-        )
+        told = replace(told, computed_value=r["values"], status=status, input_hash=r["hashes"])
     elif outcome == "unchanged":
         calm = "ready" if kept.computed_value is not None else "not_found"
         told = replace(told, status="outdated" if outdated else calm)
@@ -306,7 +302,9 @@ def _answer(
     else:
         failed = outcome in {"retry", "failed"}
         status = "failed" if failed else outcome
-        told = replace(told, status=status, failed_hash=r["hashes"] if failed and not dirty else None)
+        told = replace(
+            told, status=status, failed_hash=r["hashes"] if failed and not dirty else None
+        )
     tx.put("cells", key, told)
 
 
@@ -413,9 +411,7 @@ def _end_claims(
     ]
 
 
-@statement(
-    QUERIES, "give_back", lambda tx, p: [*_collection(tx, p), *_claims(tx, p["claims"])]
-)
+@statement(QUERIES, "give_back", lambda tx, p: [*_collection(tx, p), *_claims(tx, p["claims"])])
 def give_back(tx: Transaction, p: Params) -> Rows:
     mine = [
         key

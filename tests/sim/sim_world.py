@@ -39,7 +39,8 @@ from everfill.kernel.config import WorkerSettings
 from everfill.kernel.ids import CollectionId, ColumnId
 from everfill.tables import templates
 
-assert sim_claim_sql and sim_heal_sql and sim_table_sql, "importing them registers statements"
+for _module in (sim_claim_sql, sim_heal_sql, sim_table_sql):
+    assert _module, "importing it registers statements"
 
 LEASE_SECONDS = 6.0
 STORM_SECONDS = (10.0, 40.0)
@@ -81,7 +82,15 @@ class Profile:
     @property
     def calm(self) -> bool:
         """Whether nothing goes wrong with the machines."""
-        rough = (self.kills, self.stops, self.pills, self.freezes, self.outages, self.cuts, self.lag)
+        rough = (
+            self.kills,
+            self.stops,
+            self.pills,
+            self.freezes,
+            self.outages,
+            self.cuts,
+            self.lag,
+        )
         return not any((*rough, self.clock))
 
     @property
@@ -128,9 +137,7 @@ class World:
         profile: What may go wrong; None: as the seed has it.
     """
 
-    def __init__(
-        self, seed: int, *, traced: bool = False, profile: Profile | None = None
-    ) -> None:
+    def __init__(self, seed: int, *, traced: bool = False, profile: Profile | None = None) -> None:
         self.seed = seed
         self.traced = traced
         self.chance = random.Random(seed)
@@ -169,7 +176,9 @@ class World:
             asyncio.set_event_loop(None)
             gc.enable()
         checks = self.checks
-        return Report(self.seed, checks.failures, checks.trace, checks.commits, checks.told, seconds)
+        return Report(
+            self.seed, checks.failures, checks.trace, checks.commits, checks.told, seconds
+        )
 
     async def _main(self) -> None:
         self.checks.note("profile", self.profile, "rows", self.rows)
@@ -394,7 +403,7 @@ class World:
             self.kill(self.chance.choice(alive))
 
     def _stop_one(self) -> None:
-        """Replace a worker as a new release would: it drains, and gives back what takes too long."""
+        """Replace a worker as a new release would: it drains, and gives back what is slow."""
         workers = [process for process in self._workers if process.runs]
         if workers:
             process = self.chance.choice(workers)
@@ -437,6 +446,7 @@ class World:
         spent: Sequence[Spent],
     ) -> None:
         """A completion may take a while to tell."""
+        del collection_id, counts, spent
         await asyncio.sleep(self.chance.uniform(0.0, 0.01))
 
     async def _connect(self, _url: str, **_options: Any) -> SimConnection:

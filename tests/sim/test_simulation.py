@@ -4,12 +4,12 @@ Real, unchanged, is everything above the statements: the cell worker with its cl
 leases, give-back and drain, the filler, the finalizer, the queue, the dispatcher, edits, changes of
 columns, the janitor and its clock, and the pure rules of `everfill.autofill.machine`.
 
-Simulated are the event loop (`sim_loop`: time is a number, the seed orders what is ready, processes
-can be killed at any await, frozen and thawed), the server (`sim_postgres`: transactions, locks, lost
-connections and lost answers, a clock that jumps), what each statement does (`sim_queue_sql`,
-`sim_claim_sql`, `sim_heal_sql`, `sim_table_sql`: every transition of a cell is asked of the machine),
-the kinds (`sim_kinds`: slow, failing, deadly) and the people (`sim_people`). That the SQL itself
-does the same is proved in `tests/machine`.
+Simulated are the event loop (`sim_loop`: time is a number, the seed orders what is ready,
+processes can be killed at any await, frozen and thawed), the server (`sim_postgres`: transactions,
+locks, lost connections and lost answers, a clock that jumps), what each statement does
+(`sim_queue_sql`, `sim_claim_sql`, `sim_heal_sql`, `sim_table_sql`: every transition of a cell is
+asked of the machine), the kinds (`sim_kinds`: slow, failing, deadly) and the people (`sim_people`).
+That the SQL itself does the same is proved in `tests/machine`.
 
 `sim_checks` says what must hold at every commit and after calm. A failure names its seed; rerun it,
 with every step printed, by
@@ -33,7 +33,11 @@ from sim_world import Report, World
 DAILY_SEEDS = 240
 SLOW_SEEDS = 5_000
 _AGAIN = "SIM_SEED={} python -m pytest -s tests/sim/test_simulation.py -k calm"
-_DIGEST = "import sys; from sim_world import World; print(World(int(sys.argv[1]), traced=True).run().digest)"
+_DIGEST = """
+import sys
+from sim_world import World
+print(World(int(sys.argv[1]), traced=True).run().digest)
+"""
 
 
 def run_all(seeds: Iterable[int]) -> list[Report]:
