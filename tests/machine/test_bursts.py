@@ -6,7 +6,7 @@ import pytest
 from world import World
 
 from everfill.autofill.machine import State
-from everfill.autofill.queue import OutcomeKind
+from everfill.autofill.queue import Capacity, Outcome, OutcomeKind
 from everfill.infra.postgres import Pool
 from everfill.kernel import limits
 from everfill.kernel.ids import CellKey
@@ -102,25 +102,38 @@ async def test_a_hidden_call_does_not_wait_for_what_left_the_queue(pool: Pool, c
     assert world.model.cells[CellKey(row, world.ids["b"])].state is State.QUEUED
 
 
+async def finish(world: World) -> None:
+    """Whatever is queued turns out to be the same as before."""
+    room = Capacity(cost_class="remote", interactive_max=9, bulk_max=9, total_max=9)
+    while cells := await world.queue.claim("one", [room], lease_seconds=60):
+        outcomes = [Outcome(cell, 1, OutcomeKind.UNCHANGED) for cell in cells]
+        ended = [cell.claim_id for cell in cells]
+        await world.queue.finalize(world.collection_id, outcomes, ended=ended)
+
+
 @pytest.mark.parametrize("change", ["unlock", "reset"])
-async def test_cells_of_one_row_wait_for_each_other_in_whatever_order_they_are_named(
-    pool: Pool, change: str
+@pytest.mark.parametrize("names", [("b", "a"), ("c", "a"), ("a", "c")])
+async def test_cells_of_one_edit_wait_for_each_other_and_for_what_lies_between(
+    pool: Pool, change: str, names: tuple[str, str]
 ) -> None:
     world = World(pool)
     columns = {"x": None, "a": ("remote", "a({{x}})"), "b": ("remote", "b({{a}})")}
-    await world.create(columns, rows=1)
+    await world.create({**columns, "c": ("remote", "c({{b}})")}, rows=1)
     await world.learn_readers()
     await world.settle()
     row = world.rows[0]
-    keys = [CellKey(row, world.ids[name]) for name in ("b", "a")]
+    keys = [CellKey(row, world.ids[name]) for name in names]
     if change == "unlock":
         await world.edits.lock_cells(world.collection_id, keys, locked=True, author="test")
+        await finish(world)
         await world.edits.lock_cells(world.collection_id, keys, locked=False, author="test")
     else:
         values = dict.fromkeys(keys, "typed")
         await world.edits.set_cells(world.collection_id, values, author="test")
+        await finish(world)
         await world.edits.clear_cells(world.collection_id, keys, author="test")
     async with pool.connection() as connection:
         cells = await Cells(connection, world.blobs).read(await world.schema(), [row])
-    found = [cells[row][key.column_id].status for key in keys]
-    assert found == [CellStatus.WAITING, CellStatus.QUEUED]
+    found = {name: cells[row][world.ids[name]].status for name in "abc"}
+    waiting = CellStatus.WAITING
+    assert found == {"a": CellStatus.QUEUED, "b": waiting, "c": waiting}

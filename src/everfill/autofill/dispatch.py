@@ -333,21 +333,36 @@ def _plan(schema: Schema, explicit: Sequence[ColumnId], *, force: bool) -> list[
 
 
 def _followers(schema: Schema, roots: Sequence[ColumnId]) -> tuple[list[Column], list[Column]]:
-    """What recomputes by itself when the roots change, and what is only marked outdated."""
+    """What recomputes by itself when the roots change, and what is only marked outdated.
+
+    A root below another is among them: it has to wait for what lies between.
+    """
+    below = _below(schema, roots)
     manual: list[Column] = []
-    for column in schema.downstream(roots):
+    for column in below:
         assert column.computation, "what depends on a column is computed"
         if column.computation.schedule.mode != "on_change":
             manual.append(column)
     halted = {column.column_id for column in manual} - set(roots)
     reached = set(roots)
     automatic: list[Column] = []
-    for column in schema.downstream(roots):
+    for column in below:
         if column.column_id not in halted and reached.intersection(column.upstreams):
             reached.add(column.column_id)
             automatic.append(column)
     stale = [column for column in manual if reached.intersection(column.upstreams)]
     return automatic, stale
+
+
+def _below(schema: Schema, roots: Sequence[ColumnId]) -> list[Column]:
+    """Everything that depends on one of the roots, in topological order."""
+    reached = set(roots)
+    found: list[Column] = []
+    for column in schema.computed:
+        if reached.intersection(column.upstreams):
+            reached.add(column.column_id)
+            found.append(column)
+    return found
 
 
 def _signals(

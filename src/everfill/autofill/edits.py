@@ -217,19 +217,17 @@ class Edits:
         return changed
 
     async def _signal(self, edit: _Edit, cells: Sequence[CellKey]) -> int:
-        """Signal computed cells themselves, without force.
-
-        Upstreams before what reads them, which then waits for them.
-        """
+        """Signal computed cells themselves, without force."""
         by_column: dict[ColumnId, list[RowId]] = {}
         for cell in cells:
-            by_column.setdefault(cell.column_id, []).append(cell.row_id)
+            if edit.schema.by_id[cell.column_id].computation:
+                by_column.setdefault(cell.column_id, []).append(cell.row_id)
         signalled = 0
-        for column in edit.schema.computed:
-            if rows := by_column.get(column.column_id):
-                signalled += await self._queue.signal(
-                    edit.connection, edit.schema.collection_id, sorted(rows), [_signal_of(column)]
-                )
+        for column_id, rows in by_column.items():
+            columns = [_signal_of(edit.schema.by_id[column_id])]
+            signalled += await self._queue.signal(
+                edit.connection, edit.schema.collection_id, sorted(rows), columns
+            )
         return signalled
 
     @asynccontextmanager
