@@ -1,6 +1,6 @@
 """The Pixeltable subject with Pixeltable, from `requirements/peers-pixeltable.txt`.
 
-PIXELTABLE_PYTHON=/path/to/python pytest -m slow tests/integration/test_bench_pixeltable.py
+PIXELTABLE_PYTHON=/path/to/python pytest -m slow tests/integration/test_pixeltable_runs.py
 """
 
 from __future__ import annotations
