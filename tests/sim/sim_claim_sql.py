@@ -152,9 +152,7 @@ def _take(tx: Transaction, p: Params, share: Share) -> Rows:
     return _claim_row(tx, p, share, picked) if picked else []
 
 
-def _claim_row(
-    tx: Transaction, p: Params, share: Share, picked: list[tuple[Key, Entry]]
-) -> Rows:
+def _claim_row(tx: Transaction, p: Params, share: Share, picked: list[tuple[Key, Entry]]) -> Rows:
     claim_id, lane = tx.database.next_id("claims"), share.lane
     last = picked[-1][1].seq
     assert last is not None

@@ -108,9 +108,7 @@ def drop_entries(tx: Transaction, p: Params) -> Rows:
 @statement(QUERIES, "drop_idle_entries", _collection)
 def drop_idle_entries(tx: Transaction, p: Params) -> Rows:
     found = [key for key in _keys(p) if tx.find("queue", key)]
-    return _drop(
-        tx, [key for key in found if step(tx, key, machine.Override())[1].settled]
-    )
+    return _drop(tx, [key for key in found if step(tx, key, machine.Override())[1].settled])
 
 
 def _drop(tx: Transaction, keys: list[Key]) -> Rows:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from sim_world import World
 
 BATCHES = {CostClass.INSTANT: 1_000, CostClass.LOCAL: 3, CostClass.REMOTE: 1}
-SECONDS = {CostClass.INSTANT: 0.0, CostClass.LOCAL: 0.3, CostClass.REMOTE: 1.5}
-PILLS_OF = 30  # one text in so many kills whoever computes it
-SLOW_SHARE = 0.05  # calls that take longer than a lease
+SECONDS = {CostClass.INSTANT: 0.0, CostClass.LOCAL: 0.3, CostClass.REMOTE: 3.0}
+PILLS_OF = 12  # one text in so many kills whoever computes it
+SLOW_SHARE = 0.15  # calls that take longer than a lease
 
 
 @dataclass
@@ -49,6 +49,7 @@ class SimKind(ComputeKind):
     def __init__(self, world: World, cost_class: CostClass) -> None:
         self._world = world
         self._chance = world.chance
+        self._passing = world.chance.choice([0.05, 0.2, 0.7])
         self._spec = KindSpec(
             name=f"sim:{cost_class}",
             summary="Its own text.",
@@ -100,7 +101,7 @@ class SimKind(ComputeKind):
         return world.stormy and world.profile.failures and self._chance.random() < share
 
     def _result(self, request: ComputeRequest) -> ComputeResult:
-        if self._fails(0.12):
+        if self._fails(self._passing):
             after = self._chance.choice([None, None, 0.0, 3.0, 20.0])
             return Failure(
                 code="rate_limited", message="later", transient=True, retry_after_seconds=after

@@ -1,7 +1,7 @@
 """An event loop whose time is a number, and processes that can be killed, frozen and thawed in it.
 
-Nothing sleeps: when nobody is ready, time jumps to the next timer. Who is ready at one moment runs in
-an order that the seed decides. There are no threads and no sockets.
+Nothing sleeps: when nobody is ready, time jumps to the next timer. Who is ready at one moment runs
+in an order that the seed decides. There are no threads and no sockets.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.server_context = copy_context()
         self.buried = False
         SimTask._numbers = itertools.count()
-        self.set_task_factory(
-            lambda loop, coro, **options: SimTask(coro, loop=loop, **options)
-        )
+        self.set_task_factory(lambda loop, coro, **options: SimTask(coro, loop=loop, **options))
         self.set_exception_handler(lambda _loop, _context: None)
 
     def time(self) -> float:
@@ -83,7 +81,7 @@ class SimLoop(asyncio.BaseEventLoop):
             process.parked.clear()
 
     def bury(self, processes: list[Process]) -> None:
-        """Unwind what is left of processes once nobody looks any more, so that no coroutine leaks."""
+        """Unwind what is left of processes once nobody looks, so that no coroutine leaks."""
         self.buried = True
         for process in processes:
             process.dead = process.frozen = False

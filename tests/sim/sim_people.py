@@ -52,7 +52,7 @@ class People:
                 continue
 
     async def _act(self) -> None:
-        match self._chance.choices(range(9), [10, 5, 3, 3, 3, 2, 2, 2, 1])[0]:
+        match self._chance.choices(range(9), [10, 6, 3, 3, 3, 8, 2, 2, 1])[0]:
             case 0:
                 await self._type()
             case 1:

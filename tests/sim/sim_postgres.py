@@ -1,8 +1,9 @@
 """A server in memory that answers the statements of the real repositories, and loses connections.
 
-The seam is the connection: the production code runs unchanged above it and sends its own statements,
-which are looked up by their text. A statement that was sent is carried out whether or not its sender
-lives; what is lost is its answer. Locks are held to the end of a transaction and waited for in order.
+The seam is the connection: the production code runs unchanged above it and sends its own
+statements, which are looked up by their text. A statement that was sent is carried out whether or
+not its sender lives; what is lost is its answer. Locks are held to the end of a transaction and
+waited for in order.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 import psycopg
 from psycopg_pool import PoolTimeout
@@ -223,7 +224,7 @@ class Server:
             rows = job.statement.run(transaction, job.params)
         except psycopg.Error as error:
             self._answer(job, error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a broken rule ends the run, with its seed
             self.observer.fail(f"{job.statement.name} broke the rules: {error!r}")
             self._answer(job, psycopg.ProgrammingError(repr(error)))
         process = job.connection.process
@@ -361,7 +362,7 @@ class SimConnection:
 
     # -- notifications ----------------------------------------------------------------------------
 
-    async def __aenter__(self) -> SimConnection:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""What the statements of `queue.sql` do, but for the claim: each transition is the pure machine's."""
+"""What the statements of `queue.sql` do but for the claim: each transition is the machine's."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def _judge(tx: Transaction, p: Params, r: dict[str, Any]) -> Rows:
     if after == before:
         return []
     verdict = _verdict(after, stale=version != present)
-    tx.told.append((verdict, key, r["outcomes"], version == present))
+    tx.told.append((verdict, key, r["outcomes"], version == present, stands))
     if verdict == "settle":
         tx.drop("queue", key)
     else:
@@ -254,9 +254,7 @@ def _verdict(after: machine.Cell, *, stale: bool) -> str:
     return "stale" if stale else "again"
 
 
-def _answer(
-    tx: Transaction, key: Key, r: dict[str, Any], *, outdated: bool, dirty: bool
-) -> None:
+def _answer(tx: Transaction, key: Key, r: dict[str, Any], *, outdated: bool, dirty: bool) -> None:
     """Keep what came home: a value, or what is told of the one that is kept."""
     kept: CellRow = tx.find("cells", key) or CellRow()
     outcome, version = r["outcomes"], r["versions"]
@@ -265,9 +263,7 @@ def _answer(
     if outcome in {"ready", "not_found"}:
         _mark_by_hand(tx, key, r["values"])
         status = "outdated" if outdated else outcome
-        told = replace(
-            told, computed_value=r["values"], status=status, input_hash=r["hashes"]
-        )
+        told = replace(told, computed_value=r["values"], status=status, input_hash=r["hashes"])
     elif outcome == "unchanged":
         calm = "ready" if kept.computed_value is not None else "not_found"
         told = replace(told, status="outdated" if outdated else calm)
@@ -277,7 +273,9 @@ def _answer(
     else:
         failed = outcome in {"retry", "failed"}
         status = "failed" if failed else outcome
-        told = replace(told, status=status, failed_hash=r["hashes"] if failed and not dirty else None)
+        told = replace(
+            told, status=status, failed_hash=r["hashes"] if failed and not dirty else None
+        )
     tx.put("cells", key, told)
 
 
@@ -382,9 +380,7 @@ def _end_claims(
     ]
 
 
-@statement(
-    QUERIES, "give_back", lambda tx, p: [*_collection(tx, p), *_claims(tx, p["claims"])]
-)
+@statement(QUERIES, "give_back", lambda tx, p: [*_collection(tx, p), *_claims(tx, p["claims"])])
 def give_back(tx: Transaction, p: Params) -> Rows:
     mine = [
         key

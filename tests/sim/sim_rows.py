@@ -148,9 +148,7 @@ TABLES: Final = (
 class Database:
     """What is committed, and the sequences, which no rollback turns back."""
 
-    tables: dict[str, dict[Any, Any]] = field(
-        default_factory=lambda: {name: {} for name in TABLES}
-    )
+    tables: dict[str, dict[Any, Any]] = field(default_factory=lambda: {name: {} for name in TABLES})
     sequences: dict[str, int] = field(default_factory=dict)
 
     def next_id(self, table: str) -> int:
