@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sim_postgres import Rows, SimConnection
@@ -24,6 +25,22 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"\d+")
 _TRACED = {"claim", "finalize", "signal", "release", "reclaim", "give_back", "retry_due", "commit"}
+_LANDED = {"settle", "retry", "again", "stale"}
+_BOUNDS: dict[str, Callable[[], int]] = {
+    "lost": lambda: limits.LOST_TRIES_MAX,
+    "retry": lambda: limits.TRIES_MAX - 1,
+    "again": lambda: limits.DIRTY_ROUNDS_MAX - 1,
+}
+_ENDS = {
+    "signalled": ("lost", "retry"),
+    "again": ("lost", "retry"),
+    "stale": ("lost", "retry"),
+    "retry": ("lost",),
+    "settle": tuple(_BOUNDS),
+    "withdrawn": tuple(_BOUNDS),
+    "failed as lost": tuple(_BOUNDS),
+}
+"""What ends a streak of what."""
 
 
 class Checks:
@@ -37,9 +54,7 @@ class Checks:
         self.told: Counter[str] = Counter()
         self.wanted: set[Key] = set()
         self.usage_calls = 0
-        self._lost: Counter[Key] = Counter()
-        self._retried: Counter[Key] = Counter()
-        self._rounds: Counter[Key] = Counter()
+        self._streaks: Counter[tuple[str, Key]] = Counter()
 
     def fail(self, message: str) -> None:
         self.failures.append(f"at {self._world.loop.time():.3f} s: {message}")
@@ -57,68 +72,51 @@ class Checks:
 
     def committed(self, tx: Transaction) -> None:
         self.commits += 1
-        before = self._take_note(tx)
+        before: dict[str, dict[Any, Any]] = tx.told.pop()[1]
+        for kind, *rest in tx.told:
+            if kind == "usage":
+                self.usage_calls += rest[1]
+            else:
+                self._count(kind, rest[0], rest[1:])
         after = Transaction(self._world.server.database, self._world.server.now())
         if tx.writes.keys() & {"queue", "claims", "lanes"}:
             self._check_flight(after)
         for key, old in before.get("cells", {}).items():
             if old and (new := after.find("cells", key)):
                 self._check_newer(key, old, new)
-        for claim_id, old in before.get("claims", {}).items():
-            claim = after.find("claims", claim_id)
-            if old is None and claim and claim.worker in self._world.killed:
-                self._world.held_at_kills += claim.n
+        self._count_late_claims(before.get("claims", {}), after)
         for key in before.get("rows", {}):
             if after.find("rows", key) is None:
                 self.wanted -= {k for k in self.wanted if (k.collection_id, k.row_id) == key}
 
-    def _take_note(self, tx: Transaction) -> dict[str, dict[Any, Any]]:
-        """Count what a transaction told; returns what its rows were before it."""
-        before: dict[str, dict[Any, Any]] = {}
-        for kind, *rest in tx.told:
-            if kind == "before":
-                before = rest[0]
-            elif kind == "usage":
-                self.usage_calls += rest[1]
-            else:
-                self._count(kind, rest[0], rest[1:])
-        return before
+    def _count_late_claims(self, before: dict[int, Any], after: Transaction) -> None:
+        """A claim that a worker sent before it was killed is in flight at the kill, too."""
+        for claim_id, old in before.items():
+            claim = after.find("claims", claim_id)
+            if old is None and claim and claim.worker in self._world.killed:
+                self._world.held_at_kills += claim.n
 
     def _count(self, kind: str, key: Key, detail: list[Any]) -> None:
         self.told[kind] += 1
-        self._count_in_a_row(kind, key, detail)
-        if kind == "settle" and not detail[1]:
-            self.fail(f"{key} took a result of an old definition")
-        if kind in {"settle", "retry", "again", "stale"} and not detail[2]:
-            self.fail(f"{key} took a result of a claim that it had been taken from")
-        if kind in {"settle", "withdrawn", "failed as lost"}:
-            for counter in (self._lost, self._retried, self._rounds):
-                counter.pop(key, None)
-        elif kind in {"again", "stale", "retry"}:
-            self._lost.pop(key, None)
-
-    def _count_in_a_row(self, kind: str, key: Key, detail: list[Any]) -> None:
-        """Losses, retries and rounds of one cell, each of which has a bound."""
         if kind == "signalled":
             self.wanted.add(key)
-            self._retried.pop(key, None)
-            self._lost.pop(key, None)
         elif kind == "withdrawn":
             self.wanted.discard(key)
-        elif kind == "lost":
-            self._lost[key] += 1
-            if self._lost[key] > limits.LOST_TRIES_MAX:
-                self.fail(f"{key} was lost {self._lost[key]} times in a row")
-        elif kind == "retry":
-            self._retried[key] += 1
-            if self._retried[key] >= limits.TRIES_MAX:
-                self.fail(f"{key} was retried {self._retried[key]} times in a row")
-        elif kind == "again":
-            self._rounds[key] += detail[0] not in {"waiting", "outdated"}
-            if self._rounds[key] >= limits.DIRTY_ROUNDS_MAX:
-                self.fail(f"{key} went round {self._rounds[key]} times")
-        if kind in {"again", "stale"}:
-            self._retried.pop(key, None)
+        elif kind in _LANDED:
+            self._check_landed(kind, key, detail)
+        if kind in _BOUNDS and not (kind == "again" and detail[0] in {"waiting", "outdated"}):
+            self._streaks[kind, key] += 1
+            if self._streaks[kind, key] > _BOUNDS[kind]():
+                self.fail(f"{key}: {kind} {self._streaks[kind, key]} times in a row")
+        for ended in _ENDS.get(kind, ()):
+            self._streaks.pop((ended, key), None)
+
+    def _check_landed(self, kind: str, key: Key, detail: list[Any]) -> None:
+        _, newest, stands = detail
+        if not stands:
+            self.fail(f"{key} took a result of a claim that it had been taken from")
+        if kind == "settle" and not newest:
+            self.fail(f"{key} took a result of an old definition")
 
     def _check_flight(self, now: Transaction) -> None:
         """Caps hold; every computing cell lies in one claim; no two entries share a place."""
@@ -250,7 +248,7 @@ class Checks:
         return plain, forced
 
     def check_counts(self) -> None:
-        """Work was done again only for what a lost worker held, and every call was paid."""
+        """Only what was lost was computed again, and every call is recorded."""
         world, profile = self._world, self._world.profile
         twice = world.calls.by_text.total() - len(world.calls.by_text)
         given = self.told["lost"] + self.told["given back"]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BATCHES = {CostClass.INSTANT: 1_000, CostClass.LOCAL: 3, CostClass.REMOTE: 1}
 SECONDS = {CostClass.INSTANT: 0.0, CostClass.LOCAL: 0.3, CostClass.REMOTE: 3.0}
 PILLS_OF = 12  # one text in so many kills whoever computes it
-SLOW_SHARE = 0.05  # calls that take longer than a lease
+SLOW_SHARE = 0.15  # calls that take longer than a lease
 
 
 @dataclass

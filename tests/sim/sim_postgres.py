@@ -1,4 +1,4 @@
-"""A server in memory that answers the real repositories' statements, and loses connections.
+"""A server in memory that answers the statements of the real repositories, and loses connections.
 
 The seam is the connection: the production code runs unchanged above it and sends its own
 statements, which are looked up by their text. A statement that was sent is carried out whether or
@@ -224,7 +224,7 @@ class Server:
             rows = job.statement.run(transaction, job.params)
         except psycopg.Error as error:
             self._answer(job, error)
-        except Exception as error:  # noqa: BLE001 - any fault of a statement is a finding
+        except Exception as error:  # noqa: BLE001 - a broken rule ends the run, with its seed
             self.observer.fail(f"{job.statement.name} broke the rules: {error!r}")
             self._answer(job, psycopg.ProgrammingError(repr(error)))
         process = job.connection.process

@@ -1,4 +1,4 @@
-"""What the statements of `queue.sql` do, but for the claim: each step is the pure machine's."""
+"""What the statements of `queue.sql` do but for the claim: each transition is the machine's."""
 
 from __future__ import annotations
 

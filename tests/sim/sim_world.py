@@ -14,9 +14,9 @@ from typing import Any, cast
 from unittest.mock import patch
 
 import psycopg
-import sim_claim_sql
-import sim_heal_sql
-import sim_table_sql
+import sim_claim_sql  # noqa: F401 - it registers statements
+import sim_heal_sql  # noqa: F401 - the same
+import sim_table_sql  # noqa: F401 - the same
 import structlog
 from obstore.store import MemoryStore
 from sim_checks import Checks
@@ -38,9 +38,6 @@ from everfill.kernel import limits
 from everfill.kernel.config import WorkerSettings
 from everfill.kernel.ids import CollectionId, ColumnId
 from everfill.tables import templates
-
-for _module in (sim_claim_sql, sim_heal_sql, sim_table_sql):
-    assert _module, "importing it registers statements"
 
 LEASE_SECONDS = 6.0
 STORM_SECONDS = (10.0, 40.0)
@@ -403,7 +400,7 @@ class World:
             self.kill(self.chance.choice(alive))
 
     def _stop_one(self) -> None:
-        """Replace a worker as a new release would: it drains, and gives back what is slow."""
+        """Replace a worker as a new release would: it drains, and gives back the rest."""
         workers = [process for process in self._workers if process.runs]
         if workers:
             process = self.chance.choice(workers)
@@ -438,6 +435,7 @@ class World:
 
     async def announce(self, collection_id: CollectionId) -> None:
         """Nobody needs to be told here."""
+        del collection_id
 
     async def completed(
         self,
