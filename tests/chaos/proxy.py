@@ -19,7 +19,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 CHUNK_BYTES = 65_536
 COMMIT = b"COMMIT"
-SIMPLE = b"Q"
 COMMITTED = b"COMMIT\0"  # how Postgres says that it was done
 SHORT_BYTES = 64  # a shorter message is no statement worth cutting
 
@@ -48,7 +47,7 @@ class Proxy:
     done: Counter[str] = field(default_factory=Counter)
     own_port: int = 0
     _cuts_statement: bool = False
-    _loses_commit: bytes | None = None
+    _loses_commit: bool = False
     _flowing: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _listener: asyncio.Server | None = None
@@ -86,12 +85,9 @@ class Proxy:
         """Let half of the next statement through, then cut its connection."""
         self._cuts_statement = True
 
-    def lose_commit(self, *, alone: bool = False) -> None:
-        """Let the next commit happen, and cut its connection before the client hears of it.
-
-        `alone`: only a commit that is sent by itself; a claim's comes in a pipeline.
-        """
-        self._loses_commit = SIMPLE if alone else b""
+    def lose_commit(self) -> None:
+        """Let the next commit happen, and cut its connection before the client hears of it."""
+        self._loses_commit = True
 
     def hold(self) -> None:
         """Be silent: connections stay open, and nothing comes through."""
@@ -142,9 +138,8 @@ class Proxy:
                 await link.server.drain()
                 self._cut(link, "cut in a statement")
                 return
-            lost = self._loses_commit
-            if lost is not None and COMMIT in chunk and chunk.startswith(lost):
-                self._loses_commit = None
+            if self._loses_commit and COMMIT in chunk:
+                self._loses_commit = False
                 link.swallows = True
             link.server.write(chunk)
             await link.server.drain()

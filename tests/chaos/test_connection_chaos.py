@@ -132,7 +132,7 @@ async def test_a_finalize_whose_answer_was_lost_is_repeated_and_computes_nothing
             nonlocal attempts
             attempts += 1
             if attempts % 2:  # the first of each pair happens, and its answer is lost
-                line.postgres.lose_commit(alone=True)
+                line.postgres.lose_commit()
             return await finalize(*given, **named)
 
         monkeypatch.setattr(worker._queue, "finalize", lossy)

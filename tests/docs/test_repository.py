@@ -86,9 +86,7 @@ def test_a_lock_has_a_hash_for_every_package_and_no_address(lock: str) -> None:
         assert "--hash=sha256:" in entry, entry
 
 
-@pytest.mark.parametrize(
-    "script", [".ci/run", "tools/bench", "tools/lint", "tools/lock", "tools/setup"]
-)
+@pytest.mark.parametrize("script", [".ci/run", "tools/lint", "tools/lock", "tools/setup"])
 def test_a_script_can_be_run(script: str) -> None:
     path = ROOT / script
     assert path.read_text(encoding="utf-8").startswith("#!")

@@ -246,4 +246,4 @@ def test_two_inputs_cannot_trade_their_borders() -> None:
 
 
 def replace_input(item: Input, **more: object) -> Input:
-    return replace(item, **more)  # type: ignore[arg-type]
+    return item._replace(**more)  # type: ignore[arg-type]

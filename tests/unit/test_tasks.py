@@ -2,10 +2,16 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from everfill.kernel import tasks as module
 from everfill.kernel.tasks import end_tasks
 
 
-async def test_a_task_that_swallowed_its_cancellation_is_ended_all_the_same() -> None:
+async def test_a_task_that_swallowed_its_cancellation_is_ended_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.01)
     swallowed = 0
 
     async def stubborn() -> None:

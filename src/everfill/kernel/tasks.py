@@ -8,7 +8,9 @@ from typing import Any, Final
 
 __all__ = ["end_tasks"]
 
-_AGAIN_SECONDS: Final = 1.0
+_AGAIN_SECONDS: Final = 6.0
+"""Longer than psycopg cleans up after a cancelled statement (5 s): a connection whose clean-up is
+cancelled as well goes back to nobody, with the locks that it holds."""
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
