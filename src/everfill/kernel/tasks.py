@@ -16,12 +16,23 @@ cancelled as well goes back to nobody, with the locks that it holds."""
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks until every one has ended; what they end with is dropped.
 
+    Whoever is cancelled meanwhile still sees them end, and is cancelled then: a task that nobody
+    waits for any more would go on, and renew the leases of a worker that is gone.
+
     Once is not enough: the `asyncio.wait_for` of Python 3.11, under every statement that psycopg
     runs, swallows a cancellation that comes just as what it waited for is done.
     """
     left = set(tasks)
+    cancelled: asyncio.CancelledError | None = None
     while left:
         for task in left:
             task.cancel()
-        done, left = await asyncio.wait(left, timeout=_AGAIN_SECONDS)
+        try:
+            await asyncio.wait(left, timeout=_AGAIN_SECONDS)
+        except asyncio.CancelledError as error:  # whoever ends others first sees them end
+            cancelled = error
+        done = {task for task in left if task.done()}
+        left -= done
         await asyncio.gather(*done, return_exceptions=True)
+    if cancelled:
+        raise cancelled
