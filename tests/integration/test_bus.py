@@ -103,12 +103,19 @@ async def test_an_id_that_a_browser_made_up_is_no_fault_of_redis(bus: Bus, made_
     assert logs == []
 
 
+async def milliseconds(raw: aioredis.Redis) -> int:
+    seconds, micros = await raw.time()
+    return seconds * 1_000 + micros // 1_000
+
+
 async def test_a_flushed_redis_is_an_empty_one(bus: Bus, raw: aioredis.Redis) -> None:
     await complete(bus, 1)
     after, _ = await drain(bus)
     await bus.share(TABLE, b"{}")
     await raw.flushall()
     assert await bus.find_shared(TABLE) is None
+    while await milliseconds(raw) <= int(str(after).partition("-")[0]):
+        pass  # a stream that begins anew in the same millisecond repeats its numbers
     await complete(bus, 2)
     assert (await drain(bus, after))[1] == {"ready": 2, "failed": 1}
 
