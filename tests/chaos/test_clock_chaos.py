@@ -119,9 +119,9 @@ async def test_a_clock_that_jumps_all_the_time_loses_and_spoils_nothing(
     await run_chaos(engine, pool, database_url, seed=300 + seed, words=400, jumps=40)
 
 
-async def claimed_in_the_future(pool: Pool) -> list[ClaimedCell]:
-    """Cells that a worker claimed while the clock was a year ahead; the clock is right again."""
-    ahead = Queue(pool, now=datetime.now(UTC) + YEAR)
+async def claimed_in_the_future(pool: Pool, shift: timedelta = YEAR) -> list[ClaimedCell]:
+    """Cells that a worker claimed while the clock was ahead; the clock is right again."""
+    ahead = Queue(pool, now=datetime.now(UTC) + shift)
     cells = await ahead.claim("gone", EVERYTHING, lease_seconds=30)
     assert cells
     return cells
@@ -134,11 +134,16 @@ async def table_of(engine: Engine, *drafts: ColumnDraft) -> CollectionId:
 
 
 @pytest.mark.chaos
-async def test_a_lease_that_ends_in_the_far_future_holds_no_cell_for_ever(
-    engine: Engine, pool: Pool
+@pytest.mark.parametrize("shift", [timedelta(minutes=5), YEAR], ids=["minutes", "year"])
+@pytest.mark.parametrize("renewed", [False, True], ids=["claimed", "renewed"])
+async def test_a_lease_that_was_given_in_the_future_holds_no_cell_for_long(
+    engine: Engine, pool: Pool, shift: timedelta, *, renewed: bool
 ) -> None:
     table = await table_of(engine, COUNT)
-    (cell,) = await claimed_in_the_future(pool)
+    (cell,) = await claimed_in_the_future(pool, timedelta() if renewed else shift)
+    if renewed:
+        ahead = Queue(pool, now=datetime.now(UTC) + shift)
+        await ahead.renew([cell.claim_id], lease_seconds=30)
 
     await engine.settle(table)
 

@@ -81,9 +81,9 @@ def end_of(fill: Fill) -> int:
     return fill.process.wait(PATIENCE_SECONDS)
 
 
-def filling(tmp_path: Path, disk: Path) -> Fill:
+def filling(tmp_path: Path, disk: Path, *, rows: int) -> Fill:
     """A fill in mid-run, with its data on the disk."""
-    fill = Fill(tmp_path, rows=4_000, data_dir=disk / "data")
+    fill = Fill(tmp_path, rows=rows, data_dir=disk / "data")
     fill.start()
     until(lambda: fill.computed() > 500)
     return fill
@@ -93,7 +93,7 @@ def filling(tmp_path: Path, disk: Path) -> Fill:
 def test_a_full_disk_is_named_and_a_rerun_finishes_once_there_is_room(
     tmp_path: Path, disk: Path
 ) -> None:
-    fill = filling(tmp_path, disk)
+    fill = filling(tmp_path, disk, rows=4_000)
     ballast = fill_up(disk)
     assert end_of(fill) == ExitCode.UNAVAILABLE
     assert f"The disk of the data directory {fill.data_dir} is full" in fill.told()
@@ -111,7 +111,7 @@ def test_a_full_disk_is_named_and_a_rerun_finishes_once_there_is_room(
 def test_a_disk_with_hardly_any_room_is_named_too(
     tmp_path: Path, disk: Path, leave_bytes: int
 ) -> None:
-    fill = filling(tmp_path, disk)
+    fill = filling(tmp_path, disk, rows=12_000)
     ballast = fill_up(disk, leave_bytes=leave_bytes)
     assert end_of(fill) == ExitCode.UNAVAILABLE
     assert f"The disk of the data directory {fill.data_dir} is full" in fill.told()
@@ -127,7 +127,7 @@ def test_a_disk_with_hardly_any_room_is_named_too(
 def test_a_command_killed_on_a_full_disk_leaves_nothing_running_and_does_not_start_in_vain(
     tmp_path: Path, disk: Path
 ) -> None:
-    fill = filling(tmp_path, disk)
+    fill = filling(tmp_path, disk, rows=12_000)
     ballast = fill_up(disk)
     assert fill.process
     kill(fill.process.pid)

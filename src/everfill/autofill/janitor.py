@@ -18,13 +18,12 @@ from cronsim import CronSim
 from everfill.autofill.dispatch import Dispatcher, Request
 from everfill.autofill.queue import Queue
 from everfill.infra.postgres import OUTAGES, Pool, load_queries, persist
-from everfill.kernel import limits
 from everfill.kernel.ids import CollectionId, ColumnId
 
 __all__ = ["Janitor", "JanitorReport", "roll_up_usage"]
 
 _SQL: Final = load_queries("everfill.autofill", "janitor.sql")
-_FUTURE: Final = timedelta(seconds=limits.FUTURE_SECONDS_MAX)
+_FUTURE: Final = timedelta(hours=1)  # a clock set back by less must not run a column twice
 _STALLED_SECONDS: Final = 10.0  # a live dispatcher touches its run many times a second
 _LOG: Final = structlog.stdlib.get_logger()
 

@@ -522,7 +522,11 @@ class Queue:
 
     def _times(self) -> Params:
         """What tells whether a time has come, or cannot be meant."""
-        return {"now": self.now, "future_seconds": limits.FUTURE_SECONDS_MAX}
+        return {
+            "now": self.now,
+            "future_seconds": limits.FUTURE_SECONDS_MAX,
+            "retry_seconds_max": limits.RETRY_SECONDS_MAX,
+        }
 
 
 def _finalize_params(

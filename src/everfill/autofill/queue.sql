@@ -448,30 +448,32 @@ select
 select pg_notify('everfill_queue', '');
 
 -- name: renew
--- A worker is alive and still holds these claims. Locks: the claims, by number.
+-- A worker is alive and still holds these claims, as if it had just made them. Locks: the claims, by
+-- number.
 with held as materialized (
     select claim_id from claims where claim_id = any (%(claims)b::bigint[])
     order by claim_id for update
 )
 update claims c
-set lease_until = coalesce(%(now)s, now()) + %(lease_seconds)s * interval '1 second'
+set claimed_at = coalesce(%(now)s, now()),
+    lease_until = coalesce(%(now)s, now()) + %(lease_seconds)s * interval '1 second'
 from held where c.claim_id = held.claim_id;
 
 -- name: expired_collections
--- Collections with claims past their lease, or with one that ends later than any lease may: it was
--- written while the clock was ahead.
+-- Collections with claims past their lease, or made (or renewed) in the future: the clock was ahead
+-- then, and the lease ends too late.
 select distinct collection_id from claims
 where lease_until < coalesce(%(now)s, now())
-    or lease_until > coalesce(%(now)s, now()) + %(future_seconds)s * interval '1 second';
+    or claimed_at > coalesce(%(now)s, now()) + %(future_seconds)s * interval '1 second';
 
 -- name: reclaim
--- End the claims past their lease (or past any); the cells they still held are left blocked, for `release`.
+-- End the claims past their lease, or made in the future; the cells they still held are left blocked, for `release`.
 -- Locks: lock_collection, the claims by number. Index: queue_place.
 with held as materialized (
     select claim_id from claims
     where collection_id = %(collection_id)s and (
         lease_until < coalesce(%(now)s, now())
-        or lease_until > coalesce(%(now)s, now()) + %(future_seconds)s * interval '1 second'
+        or claimed_at > coalesce(%(now)s, now()) + %(future_seconds)s * interval '1 second'
     )
     order by claim_id for update
 ), lost as (
@@ -518,7 +520,7 @@ set status = excluded.status, reason = excluded.reason;
 select collection_id from queue where retry_at <= coalesce(%(now)s, now())
 union
 select collection_id from queue
-where retry_at > coalesce(%(now)s, now()) + %(future_seconds)s * interval '1 second';
+where retry_at > coalesce(%(now)s, now()) + %(retry_seconds_max)s * interval '1 second';
 
 -- name: retry_due
 -- Retries that are due (or further ahead than any may be) stop waiting; left blocked, for `release`.
@@ -526,7 +528,7 @@ where retry_at > coalesce(%(now)s, now()) + %(future_seconds)s * interval '1 sec
 update queue set retry_at = null
 where collection_id = %(collection_id)s and (
     retry_at <= coalesce(%(now)s, now())
-    or retry_at > coalesce(%(now)s, now()) + %(future_seconds)s * interval '1 second'
+    or retry_at > coalesce(%(now)s, now()) + %(retry_seconds_max)s * interval '1 second'
 )
 returning row_id, column_id;
 

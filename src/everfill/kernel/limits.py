@@ -34,6 +34,7 @@ __all__ = [
     "NAME_CHARS_MAX",
     "RETRY_BASE_SECONDS",
     "RETRY_CAP_SECONDS",
+    "RETRY_SECONDS_MAX",
     "RUN_ROWS_MAX",
     "TEMPLATE_CHARS_MAX",
     "TRIES_MAX",
@@ -97,15 +98,18 @@ LANES_PER_CLAIM: Final = 8
 LEASE_SECONDS_MAX: Final = 3_600.0
 """A worker that died is missed at most this long."""
 
-FUTURE_SECONDS_MAX: Final = 2 * LEASE_SECONDS_MAX
-"""No lease, retry or other due time lies further ahead: one that does was written while the clock
-was wrong, and counts as over."""
+FUTURE_SECONDS_MAX: Final = 60.0
+"""Clocks are set back by less every day; what happened further ahead than this happened while the
+clock was wrong, and what waits for it waits no longer."""
 
 RETRY_BASE_SECONDS: Final = 1.0
 """First delay after a transient failure; it doubles, with full jitter."""
 
 RETRY_CAP_SECONDS: Final = 300.0
 """Longest delay between two tries, whatever the provider asks for."""
+
+RETRY_SECONDS_MAX: Final = 2 * RETRY_CAP_SECONDS
+"""Beyond the longest delay with its jitter: a later retry was written while the clock was wrong."""
 
 ERROR_MESSAGE_CHARS_MAX: Final = 500
 """A cell keeps the provider's own words, not its whole page."""

@@ -18,7 +18,7 @@ import structlog
 from everfill.infra.logs import log_to
 from everfill.infra.stack.paths import StackPaths, trim_log
 from everfill.infra.stack.supervisor import SupervisorOptions, supervise
-from everfill.kernel.errors import EverfillError
+from everfill.kernel.errors import EverfillError, UnavailableError
 
 _log = structlog.get_logger(__name__)
 
@@ -54,6 +54,12 @@ def _serve(paths: StackPaths, options: SupervisorOptions, report: _Report) -> in
     except EverfillError as error:
         _log.error("stack_failed", code=error.code, problem=str(error))
         report.failed(error)
+        return 1
+    except OSError as error:  # a full disk, say: the client is told, rather than left to guess
+        _log.exception("stack_failed")
+        message = f"The supervisor of the embedded servers cannot go on: {error}"
+        hint = f"See whether {paths.data_dir} is writable and its disk has room."
+        report.failed(UnavailableError("supervisor_failed", message, hint=hint))
         return 1
     return 0
 

@@ -142,8 +142,7 @@ class _Client:
 
     async def _have_running(self) -> StackState:
         """Wait until everything wanted runs, launching a supervisor if need be."""
-        for name in self._wanted:
-            (self._paths.wanted_dir / name.value).touch()
+        self._tell_wanted()
         launch_lock, silent_deaths = FileLock(self._paths.launch_lock), 0
         self._broken_until = asyncio.get_running_loop().time() + _BROKEN_SECONDS
         try:
@@ -156,9 +155,21 @@ class _Client:
                         silent_deaths += 1
                         self._check_patience(silent_deaths)
                     launch_lock.unlock()
+                self._check_room()
                 await asyncio.sleep(_POLL_SECONDS)
         finally:
             launch_lock.close()
+
+    def _tell_wanted(self) -> None:
+        for name in self._wanted:
+            (self._paths.wanted_dir / name.value).touch()
+
+    def _check_room(self) -> None:
+        """Wait no longer for a supervisor that finds no room even for its state."""
+        if asyncio.get_running_loop().time() < self._broken_until:
+            return
+        if full := find_want_of_room(self._paths.data_dir):
+            raise full
 
     def _check_patience(self, silent_deaths: int) -> None:
         """Forgive a supervisor that was killed at its start, not one that always dies there."""
@@ -195,6 +206,7 @@ class _Client:
 
     async def _launch(self) -> bool:
         """Start a supervisor and hear how its start went; False where it died without a word."""
+        self._tell_wanted()  # one that failed has forgotten it
         read_end, write_end = os.pipe()
         module = ("-P", "-m", "everfill.infra.stack")
         log = self._paths.log("supervisor")
