@@ -4,22 +4,44 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import psycopg
 import pytest
 import pytest_asyncio
+from obstore.store import MemoryStore
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from engine import PLUGINS, Announced, Engine
+from everfill.autofill.columns import ColumnKeeper
+from everfill.autofill.dispatch import Dispatcher
+from everfill.autofill.edits import Edits
 from everfill.autofill.queue import Queue
+from everfill.compute import registry
+from everfill.infra.blobs import Blobs
 from everfill.infra.postgres import Pool, migrate, open_pool
 from everfill.infra.stack import Endpoints, open_stack
 from everfill.kernel.config import Settings
 
 _numbers = itertools.count(1)
 _TEMPLATE = "everfill_template"
+_leave = os._exit
+
+
+def pytest_configure() -> None:
+    """A test that runs a command in this process would end the session, with success."""
+    session = os.getpid()
+
+    def leave(code: int) -> NoReturn:
+        if os.getpid() == session:
+            raise AssertionError(f"A test ended the whole session, with code {code}.")
+        _leave(code)
+
+    os._exit = leave
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -59,6 +81,37 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
 def queue(pool: Pool) -> Queue:
     """The queue of the test's database."""
     return Queue(pool)
+
+
+@pytest.fixture
+def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file that the counting kinds write to, and those kinds installed."""
+    path = tmp_path / "counted"
+    monkeypatch.setenv("COUNTED_CALLS_FILE", str(path))
+    monkeypatch.syspath_prepend(str(PLUGINS))
+    registry.get_kind.cache_clear()
+    registry._third_party.cache_clear()
+    yield path
+    registry.get_kind.cache_clear()
+    registry._third_party.cache_clear()
+    sys.modules.pop("everfill_test_kinds", None)
+
+
+@pytest.fixture
+def engine(pool: Pool, queue: Queue, counted: Path, tmp_path: Path) -> Engine:
+    """Everfill over the test's database, whose workers the test makes."""
+    blobs = Blobs(MemoryStore())
+    dispatcher = Dispatcher(pool, queue, blobs, Announced())
+    return Engine(
+        pool=pool,
+        queue=queue,
+        blobs=blobs,
+        dispatcher=dispatcher,
+        edits=Edits(pool, queue, blobs, dispatcher),
+        columns=ColumnKeeper(pool, queue),
+        settings=Settings(data_dir=tmp_path),
+        counted=counted,
+    )
 
 
 async def _execute(url: str, statement: str, *names: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
+from engine import Announced, Engine
 from everfill.autofill.bus import Bus
 from everfill.autofill.cell_worker import CellWorker
 from everfill.autofill.columns import ColumnDraft
@@ -30,7 +31,6 @@ from everfill.tables import templates
 from everfill.tables.cells import Cell, Cells, CellStatus
 from everfill.tables.schema import Column
 from everfill.tables.values import MISSING
-from integration.engine import Announced, Engine
 
 PATIENCE_SECONDS = 120
 LEASE_SECONDS = 2.0

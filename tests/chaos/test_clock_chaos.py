@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rig import COLLECTION_CAP, open_rig, until, worker_parts
 
+from engine import Engine
 from everfill.autofill.columns import ColumnDraft
 from everfill.autofill.dispatch import Lane, Request
 from everfill.autofill.janitor import Janitor
@@ -21,7 +22,6 @@ from everfill.compute.protocol import CostClass
 from everfill.infra.postgres import Pool
 from everfill.kernel.ids import CollectionId
 from everfill.tables.schema import Schedule
-from integration.engine import Engine
 
 YEAR = timedelta(days=365)
 JUMPS = [timedelta(seconds=3), timedelta(hours=1), timedelta(days=1), YEAR, 20 * YEAR]

@@ -14,11 +14,11 @@ import pytest
 from proxy import Proxy, postgres_proxy, postgres_url, redis_proxy, redis_url
 from rig import COLLECTION_CAP, PATIENCE_SECONDS, Rig, open_rig, worker_parts
 
+from engine import Engine
 from everfill.autofill.cell_worker import CellWorker
 from everfill.autofill.columns import ColumnDraft
 from everfill.infra.postgres import OUTAGES, open_pool, pool
 from everfill.infra.stack import Endpoints
-from integration.engine import Engine
 
 ONE = ColumnDraft(name="one", kind="test:count", template="1 {{word}}")
 TWO = ColumnDraft(name="two", kind="test:count", template="2 {{one}}")
@@ -148,7 +148,7 @@ async def test_a_finalize_whose_answer_was_lost_is_repeated_and_computes_nothing
 async def test_who_falls_silent_inside_a_transaction_does_not_hold_the_others_up_for_ever(
     engine: Engine, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "SILENT_SECONDS", 0.5)
+    monkeypatch.setitem(pool._SESSION, "idle_in_transaction_session_timeout", "500ms")
     async with (
         open_rig(engine, 0) as rig,
         postgres_proxy(database_url) as proxy,

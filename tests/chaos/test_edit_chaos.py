@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from rig import COLLECTION_CAP, Rig, open_rig, worker_parts
 
+from engine import Engine
 from everfill.autofill.cell_worker import CellWorker
 from everfill.autofill.columns import ColumnDraft
 from everfill.autofill.dispatch import Only, Request
 from everfill.kernel.ids import CollectionId, RowId
-from integration.engine import Engine
 
 SLOW = {"seconds": 0.02}
 DRAFTS = [

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from rig import COLLECTION_CAP, Rig, open_rig, worker_parts
 
+from engine import Engine
 from everfill.autofill import calls
 from everfill.autofill.cell_worker import CellWorker
 from everfill.autofill.columns import ColumnDraft
@@ -21,7 +22,6 @@ from everfill.kernel import limits
 from everfill.kernel.config import AiSettings, Settings
 from everfill.kernel.ids import CollectionId
 from everfill.tables.types import ColumnType, TypeName
-from integration.engine import Engine
 from provider import ProviderServer, Reply
 
 LEASE_SECONDS = 0.5

@@ -330,8 +330,12 @@ class SimConnection:
         self.open: Transaction | None = None
         self.job: Job | None = None
         self._listening: asyncio.Event | None = None
+        self._pipelined = self._implicit = False
 
     async def execute(self, query: bytes, params: Params | None = None) -> SimCursor:
+        if self._pipelined and self.open is None:
+            await self._send(_BEGIN, {})
+            self._implicit = True
         what = _LISTEN if query.startswith(b"listen") else STATEMENTS[query]
         rows = await self._send(what, params or {})
         if what is _LISTEN:
@@ -358,7 +362,22 @@ class SimConnection:
 
     @asynccontextmanager
     async def pipeline(self) -> AsyncGenerator[None, None]:
-        yield
+        """What is sent between two syncs is one transaction, without a word of it."""
+        self._pipelined = True
+        try:
+            yield
+            if self._implicit:
+                await self._send(_COMMIT, {})
+        finally:
+            if self._implicit:
+                if self.job:
+                    self.job.abandoned = True
+                self.server.roll_back(self)
+            self._pipelined = self._implicit = False
+
+    async def close(self) -> None:
+        """Hang up; what was sent is still carried out."""
+        self.server.break_(self, at_once=False)
 
     # -- notifications ----------------------------------------------------------------------------
 

@@ -60,6 +60,10 @@ async def waits_for_lock(bench: Bench) -> int:
     return await bench.scalar("select count(*) from pg_locks where not granted")
 
 
+async def nothing(bench: Bench, statement: str) -> bool:
+    return await bench.scalar(statement) == 0
+
+
 # -- order and loss -------------------------------------------------------------------------------
 
 
@@ -315,6 +319,40 @@ async def test_a_collection_that_comes_late_is_served_at_once_and_gets_no_arrear
         await bench.land(cells)
     assert served[late.collection_id] == pytest.approx(50, abs=10)
     assert served[early.collection_id] == pytest.approx(50, abs=10)
+
+
+async def test_the_two_statements_of_a_claim_are_one_transaction(bench: Bench) -> None:
+    """Nothing says begin or commit: what a pipeline sends between two syncs is one transaction."""
+    held = b"""
+        select count(*), pg_current_xact_id() from pg_locks
+        where locktype = 'advisory' and pid = pg_backend_pid()
+    """
+    async with bench.pool.connection() as connection:
+        async with connection.pipeline():
+            await connection.execute(QUERIES["lock_claims"])
+            first = await connection.execute(held)
+            second = await connection.execute(held)
+        assert (await first.fetchone()) == (await second.fetchone())
+        assert (await (await connection.execute(held)).fetchone() or (None,))[0] == 0
+
+
+async def test_a_worker_that_is_cancelled_in_a_claim_leaves_no_lock_and_no_transaction_behind(
+    bench: Bench,
+) -> None:
+    table = await bench.make("t", rows=4)
+    await bench.signal(table)
+    for _ in range(20):
+        async with bench.pool.connection() as connection:
+            async with connection.transaction():
+                await connection.execute(QUERIES["lock_claims"])
+                claim = asyncio.create_task(bench.claim(10))
+                await until(lambda: waits_for_lock(bench))
+                claim.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await claim
+    open_ones = "select count(*) from pg_stat_activity where xact_start < now()"
+    await until(lambda: nothing(bench, "select count(*) from pg_locks where locktype = 'advisory'"))
+    await until(lambda: nothing(bench, f"{open_ones} and datname = current_database()"))
 
 
 async def test_caps_hold_at_every_sample_while_many_claim_at_once(

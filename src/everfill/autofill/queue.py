@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from everfill.infra.postgres import Connection, Pool, array_literal, load_queries
+from everfill.infra.postgres import Connection, Pool, array_literal, load_queries, pipelined
 from everfill.kernel import limits
 from everfill.kernel.ids import CellKey, ClaimId, CollectionId, ColumnId, LaneId, RowId, RunId
 
@@ -242,7 +242,7 @@ class Queue:
         }
         # One round trip: what a pipeline sends between two syncs is one transaction, so that no
         # worker holds the claims' lock while its own loop is busy elsewhere.
-        async with self._pool.connection() as connection, connection.pipeline():
+        async with pipelined(self._pool) as connection:
             await connection.execute(QUERIES["lock_claims"])
             cursor = await connection.execute(QUERIES["claim"], params)
         return [ClaimedCell._make(row) for row in await cursor.fetchall()]
@@ -271,11 +271,7 @@ class Queue:
         if not outcomes:
             return {}
         params = _finalize_params(collection_id, outcomes, ended) | {"now": self.now}
-        async with (
-            self._pool.connection() as connection,
-            connection.pipeline(),
-            connection.transaction(),
-        ):
+        async with pipelined(self._pool) as connection, connection.transaction():
             await self.lock(connection, collection_id)
             cursor = await connection.execute(QUERIES["finalize"], params)
             await self._record(connection, collection_id, spent)

@@ -3,7 +3,7 @@
 from everfill.infra.postgres.arrays import array_literal
 from everfill.infra.postgres.migrate import migrate
 from everfill.infra.postgres.outages import OUTAGES, pass_cancellation, persist, unavailable
-from everfill.infra.postgres.pool import Connection, Pool, open_pool
+from everfill.infra.postgres.pool import Connection, Pool, open_pool, pipelined
 from everfill.infra.postgres.queries import Query, load_queries
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "open_pool",
     "pass_cancellation",
     "persist",
+    "pipelined",
     "unavailable",
 ]

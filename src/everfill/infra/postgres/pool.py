@@ -13,21 +13,29 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from everfill.infra.postgres.outages import unavailable
 
-__all__ = ["Connection", "Pool", "open_pool"]
+__all__ = ["Connection", "Pool", "open_pool", "pipelined"]
 
 Row: TypeAlias = "tuple[Any, ...]"
 Connection: TypeAlias = "AsyncConnection[Row]"
 Pool: TypeAlias = "AsyncConnectionPool[Connection]"
 
 SCHEMA: Final = "everfill"
-SILENT_SECONDS: Final = 300.0
+_SILENT_SECONDS: Final = 300.0
 """How long a client may be silent inside a transaction, longer than any upload of values takes: who
 fell off the network there holds locks, and Postgres by itself notices that after two hours."""
 _WAIT_SECONDS: Final = 30.0
 _FRESH_SECONDS: Final = 1.0
+"""A worker uses its connections many times a second; asking each time whether they live would
+double its round trips, and whoever meets one that died tries again."""
 _UNACKNOWLEDGED_MILLISECONDS: Final = 60_000
 _KEEPALIVES: Final = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 """A server that fell off the network is noticed within a minute, even by who only listens."""
+_SESSION: Final = {
+    "search_path": f"{SCHEMA}, public",
+    "idle_in_transaction_session_timeout": f"{_SILENT_SECONDS}s",
+    **{f"tcp_{name}": str(value) for name, value in _KEEPALIVES.items()},
+}
+"""What the server is told: it notices a client that fell off the network likewise."""
 
 
 class _PooledConnection(AsyncConnection[Row]):
@@ -74,11 +82,28 @@ async def open_pool(
         await pool.close()
 
 
+@asynccontextmanager
+async def pipelined(pool: Pool) -> AsyncGenerator[Connection, None]:
+    """A connection whose statements are sent without waiting for each other's answers.
+
+    Whatever is sent outside `transaction()` is one transaction, to the end of the context. A
+    connection that did not come to that end, cancelled or refused, is closed: the driver cannot
+    tell what the server still has open, and the next one to borrow it would inherit that.
+    """
+    async with pool.connection() as connection:
+        try:
+            async with connection.pipeline():
+                yield connection
+        except BaseException:
+            await connection.close()
+            raise
+
+
 async def _configure(connection: Connection) -> None:
     await connection.execute(
-        b"select set_config('search_path', %s, false),"
-        b" set_config('idle_in_transaction_session_timeout', %s, false)",
-        [f"{SCHEMA}, public", f"{SILENT_SECONDS}s"],
+        b"select set_config(name, value, false)"
+        b" from unnest(%s::text[], %s::text[]) as s (name, value)",
+        [list(_SESSION), list(_SESSION.values())],
         prepare=False,
     )
 

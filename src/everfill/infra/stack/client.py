@@ -70,7 +70,7 @@ async def open_stack(
     try:
         async with _open_embedded(
             settings, paths, wanted, linger_seconds, start_timeout_seconds
-        ) as (endpoints):
+        ) as endpoints:
             yield endpoints
     except Exception as error:
         is_own = isinstance(error, EverfillError) and not isinstance(error, UnavailableError)

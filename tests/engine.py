@@ -24,7 +24,7 @@ from everfill.tables.definitions import Definitions
 from everfill.tables.schema import Schema
 from everfill.tables.values import JsonValue
 
-PLUGINS = Path(__file__).parent.parent / "plugins"
+PLUGINS = Path(__file__).parent / "plugins"
 PATIENCE_SECONDS = 60
 
 
