@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from everfill.bench.charts import draw_bars, draw_lines
 from everfill.bench.record import Goal, Noise, Record
-from everfill.cli.main import app
 from everfill.cli.publishing import publish
 from everfill.kernel.errors import InvalidError
 
@@ -57,12 +55,3 @@ def test_lines_and_bars_are_drawn_as_svg_and_png(tmp_path: Path) -> None:
 def test_a_chart_that_is_no_picture_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="no picture"):
         draw_bars(tmp_path / "chart.txt", {"a": 1.0}, title="t", x_label="x")
-
-
-def test_the_simulator_runs_from_the_command_line(tmp_path: Path) -> None:
-    file = tmp_path / "record.json"
-    result = CliRunner().invoke(
-        app, ["bench", "simulate", "--cells", "2_000", "--workers", "3", "--out", str(file)]
-    )
-    assert result.exit_code == 0
-    assert file.exists()

@@ -41,7 +41,9 @@ def draw_lines(
     _finish(figure, axes, path, title, x_label, y_label)
 
 
-def draw_bars(path: Path, bars: Mapping[str, float], *, title: str, x_label: str) -> None:
+def draw_bars(
+    path: Path, bars: Mapping[str, float], *, title: str, x_label: str, log: bool = False
+) -> None:
     """Draw one bar a name, longest first, with its figure.
 
     Raises:
@@ -52,6 +54,8 @@ def draw_bars(path: Path, bars: Mapping[str, float], *, title: str, x_label: str
     drawn = axes.barh(order, [bars[name] for name in order], color=_COLOURS[0], height=0.6)
     axes.bar_label(drawn, fmt="{:,.0f}", padding=4)
     axes.margins(x=0.15)
+    if log:
+        axes.set_xscale("log")
     axes.grid(visible=True, axis="x", alpha=0.3)
     _finish(figure, axes, path, title, x_label, "")
 

@@ -75,6 +75,18 @@ class Goal:
     met: bool
 
 
+def describe_machine() -> Machine:
+    """This machine and the versions of what a benchmark stands on."""
+    return Machine(
+        processor=_processor(),
+        cores=os.cpu_count() or 1,
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        system=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+        packages={name: found for name in _PACKAGES if (found := _version(name))},
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One run of one benchmark.
@@ -85,6 +97,7 @@ class Record:
         results: One mapping a line of its table; the same keys in each.
         goals: What was promised of it.
         notes: What a reader must know to read the figures right.
+        samples: What was seen over time, where that is measured: the same names in each.
         machine: Where it ran.
         noise: How steady that was.
         taken_at: When it began.
@@ -95,7 +108,8 @@ class Record:
     results: Sequence[Mapping[str, Scalar]]
     goals: Sequence[Goal] = ()
     notes: Sequence[str] = ()
-    machine: Machine = field(default_factory=lambda: describe_machine())  # noqa: PLW0108 - defined below
+    samples: Sequence[Mapping[str, Scalar]] = ()
+    machine: Machine = field(default_factory=describe_machine)
     noise: Noise
     taken_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -108,18 +122,6 @@ class Record:
         """Write it as JSON; the folder is made."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.to_json(), encoding="utf-8")
-
-
-def describe_machine() -> Machine:
-    """This machine and the versions of what a benchmark stands on."""
-    return Machine(
-        processor=_processor(),
-        cores=os.cpu_count() or 1,
-        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
-        system=f"{platform.system()} {platform.release()}",
-        python=platform.python_version(),
-        packages={name: found for name in _PACKAGES if (found := _version(name))},
-    )
 
 
 def measure_noise() -> Noise:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from everfill.cli.console import AsJson, fail, run
+from everfill.cli.console import AsJson, run
 from everfill.cli.publishing import Plot, RecordFile, publish, tell
-from everfill.kernel.errors import EverfillError, InvalidError
+from everfill.kernel.errors import InvalidError
 
 __all__ = ["bench"]
 
@@ -59,7 +60,7 @@ def simulate(
     """
     from everfill.bench import simulator  # noqa: PLC0415 - start-up of others
 
-    try:
+    async def measure() -> None:
         sizes = _sizes(cells)
         scenario = simulator.Scenario(
             cells=max(sizes),
@@ -82,10 +83,10 @@ def simulate(
             index_bytes=index_bytes,
             seed=seed,
         )
-        record = simulator.compare(scenario, sizes, tell)
+        record = await asyncio.to_thread(simulator.compare, scenario, sizes, tell)
         publish(record, simulator.plot, to=to, plot=plot, as_json=as_json)
-    except EverfillError as error:
-        fail(error)
+
+    run(measure())
 
 
 @bench.command()
@@ -196,6 +197,39 @@ def edit(
 
     async def measure() -> None:
         record = await bench.measure(bench.Plan(cells=cells, edits=edits, workers=workers), tell)
+        publish(record, bench.plot, to=to, plot=plot, as_json=as_json)
+
+    run(measure())
+
+
+@bench.command()
+def soak(
+    minutes: Annotated[float, typer.Option(help="How long, once the capacity is known.")] = 60.0,
+    load: Annotated[float, typer.Option(help="Share of the capacity that is asked for.")] = 0.8,
+    capacity_seconds: Annotated[
+        float, typer.Option(help="How long the capacity is measured.")
+    ] = 60.0,
+    sample_seconds: Annotated[float, typer.Option(help="Between two looks at everything.")] = 30.0,
+    workers: Annotated[int, typer.Option(help="Cell workers.")] = 2,
+    to: RecordFile = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Work below capacity for an hour: does anything grow, or become slower?
+
+    Re-imports, reprocesses, model calls, edits, rows and collections that come and go.
+    """
+    from everfill.bench import soak as bench  # noqa: PLC0415 - start-up of others
+
+    async def measure() -> None:
+        plan = bench.Plan(
+            minutes=minutes,
+            load=load,
+            capacity_seconds=capacity_seconds,
+            sample_seconds=sample_seconds,
+            workers=workers,
+        )
+        record = await bench.measure(plan, tell)
         publish(record, bench.plot, to=to, plot=plot, as_json=as_json)
 
     run(measure())

@@ -79,11 +79,18 @@ def _print_machine(record: Record) -> None:
         f" {escape(machine.processor)}, {machine.system}, Python {machine.python}",
         soft_wrap=True,
     )
+    out.print(f"[dim]Versions: {_listed(machine.packages)}.[/]", soft_wrap=True)
+    if record.settings:
+        out.print(f"[dim]Settings: {_listed(record.settings)}.[/]", soft_wrap=True)
     out.print(
         f"[dim]Noise just before: one loop's times spread {noise.spread:.1%},"
         f" the slowest {noise.slowest} times the median; load {noise.load} a core.[/]",
         soft_wrap=True,
     )
+
+
+def _listed(values: Mapping[str, Scalar]) -> str:
+    return escape(", ".join(f"{_words(key)} {value}" for key, value in values.items()))
 
 
 def _words(key: str) -> str:

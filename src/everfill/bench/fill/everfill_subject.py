@@ -100,6 +100,16 @@ class _Fill:
         if code:
             raise UnavailableError("bench_fill_failed", f"The fill ended with exit code {code}.")
 
+    async def kill(self) -> None:
+        """Kill the command with its workers, where it still runs."""
+        if self.process is None or self.process.returncode is not None:
+            return
+        with suppress(psutil.Error):
+            command = psutil.Process(self.process.pid)
+            for process in (command, *command.children(recursive=True)):
+                process.kill()
+        await self.process.wait()
+
     def wrong_cells(self) -> int:
         """Cells that are missing or not what they should be; edited rows as they were edited."""
         with self.out.open(encoding="utf-8", newline="") as file:
@@ -129,11 +139,14 @@ async def measure_everfill(work: Work, *, slots: int, provider_url: str | None) 
             meter.begin()
             started = time.perf_counter()
             await fill.start()
-            async with _watching(app, fill, meter) as first_cell:
-                if work.kill and provider_url:
-                    await _kill_at_half(fill, provider_url, calls)
-                    await fill.start()
-                await fill.wait()
+            try:
+                async with _watching(app, fill, meter) as first_cell:
+                    if work.kill and provider_url:
+                        await _kill_at_half(fill, provider_url, calls)
+                        await fill.start()
+                    await fill.wait()
+            finally:
+                await fill.kill()
             seconds = time.perf_counter() - started
             meter.look()
             spent = await count_calls(provider_url) - calls if provider_url else 0
@@ -202,13 +215,12 @@ async def _edit(app: App, fill: _Fill) -> None:
 async def _columns(app: App) -> tuple[CollectionId, ColumnId, ColumnId]:
     """The table, its input and what is computed from it, once they are there."""
     while True:
-        with suppress(Exception):  # not made yet
-            async with app.pool.connection() as connection:
-                definitions = Definitions(connection)
-                found = await definitions.find_collection("default", _TABLE)
-                if found:
-                    schema = await definitions.load_schema(found.collection_id)
-                    return found.collection_id, schema.ids["word"], schema.ids["one"]
+        async with app.pool.connection() as connection:
+            definitions = Definitions(connection)
+            found = await definitions.find_collection("default", _TABLE)
+            schema = await definitions.load_schema(found.collection_id) if found else None
+        if schema and {"word", "one"} <= schema.ids.keys():
+            return schema.collection_id, schema.ids["word"], schema.ids["one"]
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
@@ -216,12 +228,7 @@ async def _kill_at_half(fill: _Fill, provider_url: str, before: int) -> None:
     """Kill the command with its workers once half of the calls are made."""
     while await count_calls(provider_url) - before < fill.work.cells // 2:
         await asyncio.sleep(_LOOK_SECONDS)
-    assert fill.process
-    command = psutil.Process(fill.process.pid)
-    for process in (command, *command.children(recursive=True)):
-        with suppress(psutil.Error):
-            process.kill()
-    await fill.process.wait()
+    await fill.kill()
 
 
 async def _one(app: App, query: str, params: Mapping[str, int] | None = None) -> object:

@@ -16,6 +16,7 @@ __all__ = ["measure_pixeltable"]
 _SCRIPT: Final = Path(__file__).parent.parent / "peers" / "pixeltable_fill.py"
 _PATIENCE_SECONDS: Final = 1_800.0
 _EDIT_PATIENCE_SECONDS: Final = 120
+_STOP_SECONDS: Final = 30.0
 _WORDS_MAX: Final = 400
 _CHUNKS: Final = 10  # what is done is seen, and kept, sooner: its best for slow calls
 
@@ -64,12 +65,22 @@ async def _run(python: Path, work: Work, slots: int, provider_url: str | None) -
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 output, words = await process.communicate()
         finally:
-            if process.returncode is None:
-                process.kill()
+            await _end(process)
     if process.returncode:
         told = words.decode(errors="replace").strip()[-_WORDS_MAX:]
         raise UnavailableError("bench_peer_failed", f"pixeltable failed: {told}")
     return json.loads(output.splitlines()[-1])
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End the script where it still runs; it ends its own processes, Postgres among them."""
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+    except TimeoutError:
+        process.kill()
 
 
 def _mode(work: Work) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 import psutil
 
-__all__ = ["UsageMeter"]
+__all__ = ["UsageMeter", "resident_bytes"]
 
 _LOOK_SECONDS: Final = 0.25
 
@@ -51,7 +51,7 @@ class UsageMeter:
             with suppress(psutil.Error), process.oneshot():
                 times = process.cpu_times()
                 self._used[process.pid, process.create_time()] = times.user + times.system
-                resident += _resident_bytes(process)
+                resident += resident_bytes(process)
         self.peak_bytes = max(self.peak_bytes, resident)
 
     def _processes(self) -> set[psutil.Process]:
@@ -63,7 +63,7 @@ class UsageMeter:
         return found
 
 
-def _resident_bytes(process: psutil.Process) -> int:
+def resident_bytes(process: psutil.Process) -> int:
     """Resident memory; pages that processes share are divided among them, where that is known."""
     info = process.memory_full_info()
     return int(getattr(info, "pss", info.rss))

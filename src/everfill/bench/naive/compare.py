@@ -12,7 +12,7 @@ from everfill.bench.fill.plan import Work
 from everfill.bench.naive.plan import NaivePlan
 from everfill.bench.naive.report import Outcome, Trial
 from everfill.bench.naive.run import run_naive
-from everfill.bench.record import Goal, Record, Scalar, measure_noise
+from everfill.bench.record import Record, Scalar, measure_noise
 from everfill.bench.scratch import scratch_settings
 from everfill.infra.stack import open_stack
 from everfill.infra.stack.client import stack_paths
@@ -56,8 +56,7 @@ async def compare(
             "word_chars": plan.word_chars,
         },
         results=lines,
-        goals=_goals(report.trials),
-        notes=_NOTES,
+        notes=[*_NOTES, *map(_told_of_break, report.first_breaks().values())],
         noise=noise,
     )
 
@@ -109,17 +108,6 @@ async def _everfill_line(cells: int) -> dict[str, Scalar]:
     }
 
 
-def _goals(trials: Sequence[Trial]) -> list[Goal]:
-    """Where each shape ends; a shape without an end within the plan has no line."""
-    broken: dict[str, Trial] = {}
-    for trial in trials:
-        if trial.outcome is not Outcome.COMPLETED:
-            broken.setdefault(trial.shape.value, trial)
-    return [
-        Goal(
-            promise=f"{shape}: the first size that does not come to its end",
-            measured=f"{trial.cells:,} cells, {trial.outcome}: {trial.error or 'too slow'}",
-            met=True,
-        )
-        for shape, trial in broken.items()
-    ]
+def _told_of_break(trial: Trial) -> str:
+    """Where a shape's growth ends, in the server's words."""
+    return f"{trial.shape} breaks at {trial.cells:,} cells: {trial.error}"

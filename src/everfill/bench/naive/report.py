@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 
 from everfill.bench.naive.plan import NaivePlan, Shape
@@ -82,7 +81,3 @@ class NaiveReport:
         """The first size of each shape that broke; shapes that never did are left out."""
         broken = [trial for trial in self.trials if trial.outcome is Outcome.BROKE]
         return {trial.shape: trial for trial in reversed(broken)}
-
-    def to_json(self) -> str:
-        """The report, indented, with a line feed at its end."""
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"

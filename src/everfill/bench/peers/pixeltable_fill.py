@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import statistics
 import sys
 import threading
@@ -236,6 +237,7 @@ def settings_of(asked: argparse.Namespace) -> dict[str, object]:
 def main() -> None:
     """Measure, print, and stop everything that was started."""
     asked = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started is stopped
     run = Run(asked)
     try:
         figures = MODES[asked.mode](run)

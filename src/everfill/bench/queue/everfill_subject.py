@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from everfill.bench.queue.load import QUERIES, make_load
+from everfill import __version__
+from everfill.bench.queue.load import QUERIES, make_load, read_number
 from everfill.bench.queue.plan import Measured, Plan
 from everfill.bench.queue.tally import Tally
 from everfill.bench.statistics import jain, percentile_ms
@@ -34,15 +35,15 @@ async def measure_everfill(url: str, plan: Plan, depth: int, batch: int) -> Meas
         load = await make_load(
             pool, cells=depth, collections=plan.collections, namespaces=plan.namespaces
         )
-        before = await _number(pool, "written")
+        before = await read_number(pool, "written")
         watch = asyncio.create_task(_watch_caps(pool))
         tallies = await _drain(url, plan, min(plan.drain, load.cells), batch)
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
         assert watch.cancelled(), str(watch.exception())
         drained = sum(tally.cells for tally in tallies)
-        written = await _number(pool, "written") - before
-        landed = await _number(pool, "landed")
+        written = await read_number(pool, "written") - before
+        landed = await read_number(pool, "landed")
         warm_up = sum(tally.warm_up_cells for tally in tallies)
         assert landed == drained + warm_up, f"{drained + warm_up} came home, {landed} have a value"
     seconds = max(t.ended_at for t in tallies) - min(t.began_at for t in tallies)
@@ -50,7 +51,7 @@ async def measure_everfill(url: str, plan: Plan, depth: int, batch: int) -> Meas
     finalizes = [seconds for tally in tallies for seconds in tally.finalizes]
     return Measured(
         subject="everfill",
-        version="",
+        version=__version__,
         depth=load.cells,
         batch=batch,
         drained=drained,
@@ -108,10 +109,3 @@ def _fairness(tallies: Sequence[Tally], plan: Plan) -> float:
     for tally in tallies:
         served.update({int(key): cells for key, cells in tally.served.items()})
     return jain([float(cells) for cells in served.values()], plan.collections)
-
-
-async def _number(pool: Pool, query: str) -> int:
-    async with pool.connection() as connection:
-        cursor = await connection.execute(QUERIES[query])
-        ((number,),) = await cursor.fetchall()
-    return int(number)

@@ -12,7 +12,7 @@ from everfill.infra.postgres import Pool, load_queries
 from everfill.kernel import limits
 from everfill.kernel.ids import CollectionId, ColumnId, RowId, RunId
 
-__all__ = ["QUERIES", "Load", "Table", "make_load"]
+__all__ = ["QUERIES", "Load", "make_load", "read_number"]
 
 QUERIES: Final = load_queries("everfill.bench.queue", "load.sql")
 _DISPATCHERS: Final = 2
@@ -22,7 +22,7 @@ could be prepared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class _Table:
     """One collection, and the run that queued its cells."""
 
     collection_id: CollectionId
@@ -45,24 +45,24 @@ class Load:
 async def make_load(pool: Pool, *, cells: int, collections: int, namespaces: int) -> Load:
     """Queue cells of as many collections, evenly, with an ordinary installation's caps on."""
     tables = await _make_tables(pool, cells, collections, namespaces)
-    before = await _number(pool, "written")
+    before = await read_number(pool, "written")
     started = time.perf_counter()
     todo = list(tables)
     await asyncio.gather(*(_dispatch(pool, todo) for _ in range(_DISPATCHERS)))
     seconds = time.perf_counter() - started
     queued = sum(table.rows for table in tables)
-    written = await _number(pool, "written") - before
+    written = await read_number(pool, "written") - before
     async with pool.connection() as connection:
         await connection.execute(_VACUUM)
     return Load(
         cells=queued,
         dispatch_cells_per_second=queued / seconds,
         dispatch_wal_bytes=written / queued,
-        queue_bytes=await _number(pool, "sizes") / queued,
+        queue_bytes=await read_number(pool, "sizes") / queued,
     )
 
 
-async def _make_tables(pool: Pool, cells: int, collections: int, namespaces: int) -> list[Table]:
+async def _make_tables(pool: Pool, cells: int, collections: int, namespaces: int) -> list[_Table]:
     async with pool.connection() as connection:
         cursor = await connection.execute(
             QUERIES["make_namespaces"],
@@ -76,7 +76,7 @@ async def _make_tables(pool: Pool, cells: int, collections: int, namespaces: int
     ]
 
 
-async def _make_table(pool: Pool, name: str, namespace_id: int, rows: int) -> Table:
+async def _make_table(pool: Pool, name: str, namespace_id: int, rows: int) -> _Table:
     params = {
         "name": name,
         "namespace_id": namespace_id,
@@ -89,10 +89,10 @@ async def _make_table(pool: Pool, name: str, namespace_id: int, rows: int) -> Ta
         params = {"collection_id": collection_id, "column_id": column_id, "rows": rows}
         cursor = await connection.execute(QUERIES["make_run"], params)
         ((run_id,),) = await cursor.fetchall()
-    return Table(collection_id=collection_id, column_id=column_id, run_id=run_id, rows=rows)
+    return _Table(collection_id=collection_id, column_id=column_id, run_id=run_id, rows=rows)
 
 
-async def _dispatch(pool: Pool, todo: list[Table]) -> None:
+async def _dispatch(pool: Pool, todo: list[_Table]) -> None:
     """Queue the cells of tables, one chunk a transaction, until none is left to do."""
     queue = Queue(pool)
     while todo:
@@ -108,7 +108,8 @@ async def _dispatch(pool: Pool, todo: list[Table]) -> None:
                 )
 
 
-async def _number(pool: Pool, query: str) -> int:
+async def read_number(pool: Pool, query: str) -> int:
+    """The one number that a query of this folder gives."""
     async with pool.connection() as connection:
         cursor = await connection.execute(QUERIES[query])
         ((number,),) = await cursor.fetchall()

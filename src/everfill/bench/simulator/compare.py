@@ -76,7 +76,7 @@ def plot(record: Record, path: Path) -> None:
 
 
 def _line(report: Report) -> dict[str, Scalar]:
-    body = asdict(report)
+    body, fairness = asdict(report), report.fairness_index
     of_collection, of_namespace = report.in_flight_most
     del body["in_flight_most"]
     return {
@@ -84,7 +84,7 @@ def _line(report: Report) -> dict[str, Scalar]:
         "design": report.design.value,
         "elapsed_seconds": round(report.elapsed_seconds, 3),
         "cells_per_second": round(report.cells_per_second),
-        "fairness_index": round(report.fairness_index, 4),
+        "fairness_index": None if fairness is None else round(fairness, 4),
         "in_flight_most_of_a_collection": of_collection,
         "in_flight_most_of_a_namespace": of_namespace,
     }

@@ -57,7 +57,7 @@ def run_orchestrator(scenario: Scenario) -> Report:
         history_events=events,
         history_events_most=events,
         measured_heap_bytes=0,
-        fairness_index=1.0,
+        fairness_index=None,
         in_flight_most=(in_flight, in_flight),
         edit_wait_rounds_p99=None,
     )

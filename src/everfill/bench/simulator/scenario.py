@@ -122,6 +122,7 @@ class Report:
         history_events_most: Modelled: in the largest single history.
         measured_heap_bytes: Measured: growth of the resident memory of the simulating process.
         fairness_index: Jain's index over namespaces, of cells served while all had work; 1 is even.
+            None: the design has no shares.
         in_flight_most: Most cells in flight of one collection and of one namespace.
         edit_wait_rounds_p99: Rounds that a signalled, settled cell waited for its claim; None:
             nothing was signalled.
@@ -142,6 +143,6 @@ class Report:
     history_events: int
     history_events_most: int
     measured_heap_bytes: int
-    fairness_index: float
+    fairness_index: float | None
     in_flight_most: tuple[int, int]
     edit_wait_rounds_p99: float | None

@@ -1,0 +1,63 @@
+"""Benchmarks as a user runs them: a command that ends well and leaves a record and a chart."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_MINUTES = 0.15
+
+
+def bench(folder: Path, *arguments: str) -> dict[str, Any]:
+    file = folder / "record.json"
+    subprocess.run(
+        [sys.executable, "-m", "everfill", "bench", *arguments, "--out", str(file)],
+        check=True,
+        timeout=180,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    return json.loads(file.read_text())
+
+
+def test_the_simulator_runs_from_the_command_line(tmp_path: Path) -> None:
+    record = bench(tmp_path, "simulate", "--cells", "2_000", "--workers", "3")
+    assert {result["cells"] for result in record["results"]} == {2_000}
+
+
+@pytest.fixture(scope="module")
+def soaked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Mapping[str, Any], Path]:
+    folder = tmp_path_factory.mktemp("soak")
+    chart = folder / "soak.svg"
+    times = ("--minutes", str(_MINUTES), "--capacity-seconds", "3", "--sample-seconds", "1")
+    return bench(folder, "soak", *times, "--load", "0.5", "--plot", str(chart)), chart
+
+
+def test_a_soak_looks_at_every_process_table_and_server(
+    soaked: tuple[Mapping[str, Any], Path],
+) -> None:
+    record, chart = soaked
+    figures = {line["figure"]: line for line in record["results"]}
+    processes = ("the client", "up", "cell worker 1", "cell worker 2", "setup worker")
+    servers = ("supervisor", "Postgres", "Temporal", "Redis")
+    for name in (*processes, *servers):
+        assert figures[f"memory of {name}, MiB"]["most"] > 1.0
+    assert figures["cells, MiB"]["most"] > 1.0
+    assert figures["open workflows"]["most"] >= 1
+    assert figures["edit to claim, p50, ms"]["most"] > 0.0
+    assert chart.read_text().count("<path") > 10
+
+
+def test_a_soak_gets_done_what_it_asks_for(soaked: tuple[Mapping[str, Any], Path]) -> None:
+    record, _ = soaked
+    done = next(goal for goal in record["goals"] if goal["promise"].startswith("what is asked for"))
+    asked = int(done["measured"].split(" of ")[1].split()[0].replace(",", ""))
+    assert asked > 1_000
+    waiting = next(line for line in record["results"] if line["figure"].startswith("cells waiting"))
+    assert waiting["most"] < asked
