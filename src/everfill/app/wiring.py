@@ -11,7 +11,9 @@ from everfill.autofill.bus import Bus
 from everfill.autofill.columns import ColumnKeeper
 from everfill.autofill.dispatch import Dispatcher
 from everfill.autofill.edits import Edits
+from everfill.autofill.immediate import Immediate
 from everfill.autofill.queue import Queue
+from everfill.compute.protocol import ComputeContext
 from everfill.infra.blobs import Blobs, open_blobs
 from everfill.infra.postgres import Pool, migrate, open_pool
 from everfill.infra.stack import Endpoints, open_stack
@@ -55,7 +57,9 @@ async def open_app(settings: Settings, *, name: str = "everfill") -> AsyncGenera
         )
         blobs = open_blobs(settings)
         queue = Queue(pool)
-        dispatcher = Dispatcher(pool, queue, blobs, announcer)
+        context = ComputeContext(settings=settings, files=blobs)
+        immediate = Immediate(blobs=blobs, context=context, sink=bus)
+        dispatcher = Dispatcher(pool, queue, blobs, announcer, immediate)
         yield App(
             settings=settings,
             endpoints=endpoints,

@@ -14,6 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, Protocol
 
+from everfill.autofill.immediate import Filled, Immediate
 from everfill.autofill.queue import QUERIES, ColumnSignal, Queue
 from everfill.infra.blobs import Blobs
 from everfill.infra.postgres import Connection, Pool, load_queries, persist
@@ -91,13 +92,29 @@ class Announcer(Protocol):
 
 
 class Dispatcher:
-    """Turns requests and edits into signals."""
+    """Turns requests and edits into signals.
 
-    def __init__(self, pool: Pool, queue: Queue, blobs: Blobs, announcer: Announcer) -> None:
+    Args:
+        pool: Connections to Postgres.
+        queue: Takes the signals.
+        blobs: Where large values are.
+        announcer: Told that there is work.
+        immediate: Fills what needs no queue; None: everything goes by the queue.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        queue: Queue,
+        blobs: Blobs,
+        announcer: Announcer,
+        immediate: Immediate | None = None,
+    ) -> None:
         self._pool = pool
         self._queue = queue
         self._blobs = blobs
         self._announcer = announcer
+        self._immediate = immediate
 
     async def dispatch(self, request: Request) -> Dispatched:
         """Recompute what the request names, and what depends on it where it changes.
@@ -143,7 +160,9 @@ class Dispatcher:
             run = await cursor.fetchone()
             if run is None:
                 return None
-            cells = await self._signal_chunk(connection, run_id, run)
+            cells, filled = await self._signal_chunk(connection, run_id, run)
+        if self._immediate:
+            await self._immediate.tell(collection_id, filled)
         await self._announcer.announce(collection_id)
         return cells
 
@@ -273,7 +292,9 @@ class Dispatcher:
         row = await cursor.fetchone()
         return row[0] if row else None
 
-    async def _signal_chunk(self, connection: Connection, run_id: RunId, run: Sequence[Any]) -> int:
+    async def _signal_chunk(
+        self, connection: Connection, run_id: RunId, run: Sequence[Any]
+    ) -> tuple[int, Filled]:
         collection_id, column_ids, only, forced, first, last, named = run
         schema = await Definitions(connection).load_schema(collection_id)
         alive = [key for key in column_ids if key in schema.by_id]
@@ -289,8 +310,15 @@ class Dispatcher:
         query = "run_named_rows" if named else "run_rows"
         found = await (await connection.execute(_SQL[query], params)).fetchall()
         rows = [RowId(row[0]) for row in found]
-        cells = await self._queue.signal(
-            connection, collection_id, rows, plan, run_id=run_id, only=only
+        filled = Filled()
+        if self._immediate:
+            filled = await self._immediate.fill(connection, schema, rows, plan, only=only)
+        cells = filled.cells
+        cells += await self._queue.signal(
+            connection, collection_id, filled.rows, filled.rest, run_id=run_id
+        )
+        cells += await self._queue.signal(
+            connection, collection_id, filled.others(rows), plan, run_id=run_id, only=only
         )
         await connection.execute(
             _SQL["advance_run"],
@@ -301,7 +329,7 @@ class Dispatcher:
                 "done": len(rows) < count_max,
             },
         )
-        return cells
+        return cells, filled
 
 
 def _is_interactive(request: Request, columns: int) -> bool:

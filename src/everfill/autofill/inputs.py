@@ -36,6 +36,7 @@ class Plan:
         computation: Its computation.
         kind: What its kind declares.
         upstreams: What it reads, in order of mention.
+        names: Their names.
         sole: The column that its template is nothing but a reference to.
         fingerprint: Everything besides the inputs that decides its values; free of ids, so that a
             copy of a collection keeps what was paid for.
@@ -45,6 +46,7 @@ class Plan:
     computation: Computation
     kind: KindSpec
     upstreams: Sequence[Column]
+    names: Mapping[ColumnId, str]
     sole: ColumnId | None
     fingerprint: bytes
 
@@ -86,6 +88,7 @@ def make_plan(schema: Schema, column: Column, kind: KindSpec) -> Plan:
         computation=column.computation,
         kind=kind,
         upstreams=upstreams,
+        names={read.column_id: read.name for read in upstreams},
         sole=templates.sole_reference(column.computation.template),
         fingerprint=_fingerprint(column, column.computation, kind),
     )
@@ -110,18 +113,22 @@ def decide(
     """
     if own and (own.overridden or own.locked):
         return Pinned()
-    if not plan.computation.accepts_missing:
-        for column, given in zip(plan.upstreams, inputs, strict=True):
-            if code := _missing(column, given):
-                return Waiting(code, column.name)
-    shown = [
-        given.value if given and not _missing(column, given) else None
-        for column, given in zip(plan.upstreams, inputs, strict=True)
-    ]
+    accepts_missing = plan.computation.accepts_missing
+    shown: list[str | None] = []
+    present: dict[ColumnId, JsonValue] = {}
+    for column, given, value in zip(plan.upstreams, inputs, values, strict=True):
+        code = "input_missing" if given is None else _missing(column, given)
+        if given and code is None:
+            shown.append(given.value)
+            present[column.column_id] = value
+        elif code is None or accepts_missing:
+            shown.append(None)
+        else:
+            return Waiting(code, column.name)
     input_hash = _hash(plan, shown)
     if not forced and own and own.input_hash == input_hash and _answered(own):
         return Unchanged()
-    return Compute(_request(plan, shown, values), input_hash)
+    return Compute(_request(plan, present), input_hash)
 
 
 def _answered(own: Input) -> bool:
@@ -129,10 +136,8 @@ def _answered(own: Input) -> bool:
     return own.computed or own.status in _ANSWERS
 
 
-def _missing(column: Column, given: Input | None) -> str | None:
+def _missing(column: Column, given: Input) -> str | None:
     """Why an input is not there, or None where it is."""
-    if given is None:
-        return "input_missing"
     if given.overridden:
         return "input_missing" if given.value == _NULL else None
     if column.computation and given.status not in SHOWN:
@@ -149,29 +154,14 @@ def _hash(plan: Plan, shown: Sequence[str | None]) -> bytes:
     return digest.digest()
 
 
-def _request(
-    plan: Plan, shown: Sequence[str | None], values: Sequence[JsonValue]
-) -> ComputeRequest:
-    present: dict[ColumnId, JsonValue] = {
-        column.column_id: value
-        for column, text, value in zip(plan.upstreams, shown, values, strict=True)
-        if text is not None
-    }
+def _request(plan: Plan, present: Mapping[ColumnId, JsonValue]) -> ComputeRequest:
     return ComputeRequest(
         text=templates.render(plan.computation.template, lambda key: to_text(present.get(key))),
-        inputs=_by_name(plan.upstreams, present),
+        inputs={plan.names[key]: value for key, value in present.items()},
         source=present.get(plan.sole) if plan.sole is not None else None,
         output_type=plan.column.type,
         options=plan.computation.options,
     )
-
-
-def _by_name(
-    columns: Sequence[Column], present: Mapping[ColumnId, JsonValue]
-) -> dict[str, JsonValue]:
-    return {
-        column.name: present[column.column_id] for column in columns if column.column_id in present
-    }
 
 
 def _fingerprint(column: Column, computation: Computation, kind: KindSpec) -> bytes:

@@ -12,6 +12,7 @@ from everfill.app import App
 from everfill.cli.console import print_table, shown
 from everfill.infra.postgres import persist
 from everfill.kernel.ids import CollectionId, ColumnId, RowId
+from everfill.kernel.tasks import end_tasks
 from everfill.tables.cells import Cell, Cells, CellStatus
 from everfill.tables.definitions import Definitions
 from everfill.tables.exports import Sink, SinkColumn, SinkRow, open_sink
@@ -57,7 +58,7 @@ async def export(
     written = 0
     async with _off_the_loop(open_sink(path, columns, with_status=with_status)) as sink:
         async for page in pages(app, schema):
-            rows = [_sink_row(schema.columns, cells) for _, cells in page]
+            rows = [_sink_row(schema.columns, cells, with_status=with_status) for _, cells in page]
             await asyncio.to_thread(sink.write, rows)
             written += len(page)
             on_rows(written)
@@ -77,14 +78,18 @@ async def _off_the_loop(sink: Sink) -> AsyncGenerator[Sink, None]:
 
 
 async def pages(app: App, schema: Schema) -> AsyncGenerator[Sequence[Row], None]:
-    """All rows in order, a page at a time."""
-    first = 1
-    while True:
-        page = await load_page(app, schema, first=first, count_max=PAGE_ROWS)
-        if not page:
-            return
-        yield page
-        first = page[-1][0] + 1
+    """All rows in order, a page at a time; the next one is read while one is used."""
+
+    def load(first: int) -> asyncio.Task[Sequence[Row]]:
+        return asyncio.create_task(load_page(app, schema, first=first, count_max=PAGE_ROWS))
+
+    loading = load(1)
+    try:
+        while page := await loading:
+            loading = load(page[-1][0] + 1)
+            yield page
+    finally:
+        await end_tasks([loading])
 
 
 async def load_page(app: App, schema: Schema, *, first: int, count_max: int) -> Sequence[Row]:
@@ -123,12 +128,19 @@ def _shown_cell(cell: Cell) -> str:
     return f"[{style}]{told}[/]"
 
 
-def _sink_row(columns: Sequence[Column], cells: Mapping[ColumnId, Cell]) -> SinkRow:
-    row = [(column, cells.get(column.column_id, _EMPTY)) for column in columns]
+def _sink_row(
+    columns: Sequence[Column], cells: Mapping[ColumnId, Cell], *, with_status: bool
+) -> SinkRow:
+    row = [cells.get(column.column_id, _EMPTY) for column in columns]
+    if not with_status:
+        return SinkRow([cell.value for cell in row])
     return SinkRow(
-        values=[cell.value for _, cell in row],
-        statuses=[cell.status if column.computation else None for column, cell in row],
-        errors=[_error(cell) for _, cell in row],
+        values=[cell.value for cell in row],
+        statuses=[
+            cell.status if column.computation else None
+            for column, cell in zip(columns, row, strict=True)
+        ],
+        errors=[_error(cell) for cell in row],
     )
 
 

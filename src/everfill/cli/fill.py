@@ -35,9 +35,11 @@ from everfill.cli.exit_codes import ExitCode
 from everfill.cli.export import export, load_page, print_page
 from everfill.cli.watching import WAIT_REASONS, Meter, counts_line, duration, watch_until_settled
 from everfill.cli.workers import start_workers
+from everfill.compute.registry import get_kind
 from everfill.kernel.config import Settings
 from everfill.kernel.errors import NotFoundError
 from everfill.kernel.ids import CollectionId, ColumnId
+from everfill.kernel.tasks import end_tasks
 from everfill.tables import templates
 from everfill.tables.definitions import Definitions, check_name
 from everfill.tables.exports import check_target
@@ -48,7 +50,6 @@ __all__ = ["fill"]
 
 _DRAIN_SECONDS: Final = 3.0
 _SHOWN_ROWS: Final = 10
-_DISPATCH_POLL_SECONDS: Final = 0.2
 _TOLD_MAX: Final = 8  # kinds of failure or wait that the summary lists
 _AUTHOR: Final = "person:cli"
 
@@ -177,13 +178,15 @@ async def _fill(settings: Settings, order: _Order) -> int:
                 sheet=order.sheet,
             )
             await _check_references(app, order, source)
-            async with start_workers(  # they come up while rows are taken in
+            async with start_workers(
                 settings, cell_workers=order.workers, drain_seconds=_DRAIN_SECONDS
-            ):
+            ) as needed:
+                if not all(_is_pure(draft) for draft in order.drafts):
+                    needed.set()  # they come up while rows are taken in
                 collection_id, taken = await _import(app, order, source, meter)
                 await app.columns.ensure(collection_id, order.drafts, author=_AUTHOR)
                 schema = await _schema(app, collection_id)
-                await _compute(app, schema, meter)
+                await _compute(app, schema, meter, needed)
             schema = await _schema(app, collection_id)  # somebody may have changed it meanwhile
             names = {column.column_id: column.name for column in schema.computed}
             counts = await watch_until_settled(app.pool, collection_id, names, meter)
@@ -231,8 +234,13 @@ async def _import(
     return collection.collection_id, taken
 
 
-async def _compute(app: App, schema: Schema, meter: Meter) -> None:
-    """Dispatch what is unfinished and watch it settle."""
+def _is_pure(draft: ColumnDraft) -> bool:
+    """Whether the dispatch itself fills the column, where nothing is in the way."""
+    return draft.kind is None or get_kind(draft.kind).spec.pure
+
+
+async def _compute(app: App, schema: Schema, meter: Meter, needed: asyncio.Event) -> None:
+    """Dispatch what is unfinished and watch it settle, with workers where it takes any."""
     names = {column.column_id: column.name for column in schema.computed}
     request = Request(
         collection_id=schema.collection_id,
@@ -242,13 +250,16 @@ async def _compute(app: App, schema: Schema, meter: Meter) -> None:
     )
     dispatch = asyncio.create_task(app.dispatcher.dispatch(request))
     try:
-        while not dispatch.done():
-            await watch_until_settled(app.pool, schema.collection_id, names, meter)
-            await asyncio.wait([dispatch], timeout=_DISPATCH_POLL_SECONDS)
-        await dispatch
+        await watch_until_settled(
+            app.pool,
+            schema.collection_id,
+            names,
+            meter,
+            dispatch=dispatch,
+            on_unsettled=needed.set,
+        )
     finally:
-        dispatch.cancel()
-    await watch_until_settled(app.pool, schema.collection_id, names, meter)
+        await end_tasks([dispatch])
 
 
 async def _summarise(

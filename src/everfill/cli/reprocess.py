@@ -80,7 +80,8 @@ def reprocess(
 async def _wait(app: App, settings: Settings, collection: Collection) -> None:
     async with start_workers(
         settings, cell_workers=settings.worker.processes, drain_seconds=_DRAIN_SECONDS
-    ):
+    ) as needed:
+        needed.set()
         while not await app.queue.is_idle(collection.collection_id):
             await asyncio.sleep(_POLL_SECONDS)
 

@@ -40,8 +40,9 @@ def up(
             open_app(settings, name="everfill-up") as app,
             start_workers(
                 settings, cell_workers=settings.worker.processes, drain_seconds=_DRAIN_SECONDS
-            ),
+            ) as needed,
         ):
+            needed.set()
             err.print("[bold]Everfill is up.[/] Ctrl-C stops it.")
             err.print(f"Data      {escape(str(settings.data_dir))}")
             err.print(f"Temporal  {app.endpoints.temporal_address}")

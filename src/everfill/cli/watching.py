@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
@@ -98,8 +98,23 @@ async def watch_until_settled(
     collection_id: CollectionId,
     names: Mapping[ColumnId, str],
     meter: Meter,
+    *,
+    dispatch: asyncio.Task[Any] | None = None,
+    on_unsettled: Callable[[], None] = lambda: None,
 ) -> Counts:
-    """Show a collection's progress until nothing is unsettled; returns the last count."""
+    """Show a collection's progress until nothing is unsettled.
+
+    Args:
+        pool: Connections to Postgres.
+        collection_id: Whose progress.
+        names: Its computed columns.
+        meter: Shows it.
+        dispatch: Waited for as well, and what it raises is raised.
+        on_unsettled: Called whenever something is unsettled.
+
+    Returns:
+        The last count.
+    """
     loop = asyncio.get_running_loop()
     watch = Watch()
     while True:
@@ -108,9 +123,17 @@ async def watch_until_settled(
         watch.add(loop.time(), counts.unsettled)
         told = counts_line(counts, watch, brief=err.is_terminal and err.width < _WIDE_CHARS)
         meter.tell("Filling", told, done=counts.settled, total=counts.cells or 1)
-        if not counts.unsettled:
+        pause_seconds = max(_POLL_SECONDS, _POLL_COST_SHARE * (loop.time() - started))
+        if counts.unsettled:
+            on_unsettled()
+            await asyncio.sleep(pause_seconds)
+        elif dispatch:
+            await asyncio.wait([dispatch], timeout=pause_seconds)
+            if dispatch.done():
+                await dispatch
+                dispatch = None
+        else:
             return counts
-        await asyncio.sleep(max(_POLL_SECONDS, _POLL_COST_SHARE * (loop.time() - started)))
 
 
 def counts_line(counts: Counts, watch: Watch | None = None, *, brief: bool = False) -> str:

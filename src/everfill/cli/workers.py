@@ -33,31 +33,35 @@ _LOG_BYTES_MAX: Final = 5_000_000
 @asynccontextmanager
 async def start_workers(
     settings: Settings, *, cell_workers: int, drain_seconds: float
-) -> AsyncGenerator[None, None]:
-    """Cell workers and one setup worker, for as long as the context lasts.
+) -> AsyncGenerator[asyncio.Event, None]:
+    """Cell workers and one setup worker, from when they are needed until the context ends.
 
     Args:
         settings: Whose data directory they join.
         cell_workers: How many.
         drain_seconds: How long a worker may finish its calls when it is stopped.
 
+    Yields:
+        To be set once they are needed.
+
     Raises:
         UnavailableError: `worker_failed`; `disk_full`, where embedded servers have no room left.
     """
     names = [f"cell-worker-{n}" for n in range(1, cell_workers + 1)] + ["setup-worker"]
     slots = str(settings.worker.slots)
+    needed = asyncio.Event()
     try:
         async with asyncio.TaskGroup() as group:
             keepers = [
                 group.create_task(
-                    _keep(name, _command(settings, name, slots, drain_seconds), settings)
+                    _keep(name, _command(settings, name, slots, drain_seconds), settings, needed)
                 )
                 for name in names
             ]
             if settings.postgres.url is None:
                 keepers.append(group.create_task(_mind_disk(settings)))
             try:
-                yield
+                yield needed
             finally:
                 for keeper in keepers:
                     keeper.cancel()
@@ -72,8 +76,9 @@ def _command(settings: Settings, name: str, slots: str, drain_seconds: float) ->
     return [sys.executable, "-m", "everfill", verb, *common, *own]
 
 
-async def _keep(name: str, command: list[str], settings: Settings) -> None:
-    """Run a worker, and again when it dies, until cancelled."""
+async def _keep(name: str, command: list[str], settings: Settings, needed: asyncio.Event) -> None:
+    """Run a worker once it is needed, and again when it dies, until cancelled."""
+    await needed.wait()
     log = settings.data_dir / "logs" / f"{name}.log"
     loop = asyncio.get_running_loop()
     early_deaths = 0

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import httpx2
+import msgspec
 from genai_prices import calc_price
 from openai import AsyncOpenAI, DefaultAioHttpClient
 from pydantic_ai import exceptions
@@ -250,4 +251,4 @@ def _unfinished(response: ModelResponse) -> Failure | None:
 def _with_usage(result: Value | NotFound | Failure, spent: _Spent) -> ComputeResult:
     if not spent.input_tokens and not spent.output_tokens:
         return result
-    return replace(result, usage=spent.usage())
+    return msgspec.structs.replace(result, usage=spent.usage())

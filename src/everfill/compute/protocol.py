@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+import msgspec
+
 from everfill.kernel.config import Settings
 from everfill.tables.types import ColumnType, TypeName
 from everfill.tables.values import JsonValue
@@ -41,8 +43,7 @@ class CostClass(StrEnum):
     """Waiting for somebody else's server: one slot a cell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComputeRequest:
+class ComputeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One cell to compute.
 
     Attributes:
@@ -61,8 +62,7 @@ class ComputeRequest:
     options: Mapping[str, JsonValue]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """What one call spent: tokens, and money in US dollars."""
 
     input_tokens: int = 0
@@ -71,24 +71,21 @@ class Usage:
     model: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class Value(msgspec.Struct, frozen=True, kw_only=True):
     """The cell has a value (which may be None: the source says that there is none)."""
 
     value: JsonValue
     usage: Usage | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotFound:
+class NotFound(msgspec.Struct, frozen=True, kw_only=True):
     """The inputs do not hold an answer; the reason is for the person who reads the cell."""
 
     reason: str
     usage: Usage | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """No value.
 
     Attributes:
@@ -140,6 +137,8 @@ class KindSpec:
         default_type: What the column stores unless the column says otherwise.
         output_types: What it can store.
         version: Raised when the same inputs would give another value.
+        pure: Whether it calls nothing and is done at once, whatever it is given: it may be computed
+            inside a transaction, by whoever dispatches.
     """
 
     name: str
@@ -149,6 +148,7 @@ class KindSpec:
     default_type: ColumnType
     output_types: frozenset[TypeName]
     version: int = 1
+    pure: bool = False
 
 
 class ComputeKind(Protocol):

@@ -30,6 +30,7 @@ _SPEC: Final = KindSpec(
     batch_max=1_000,
     default_type=TEXT,
     output_types=frozenset(TypeName) - FILE_TYPES,
+    pure=True,
 )
 
 

@@ -12,6 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
+
 from everfill.infra.blobs import Blobs
 from everfill.infra.postgres import Connection, load_queries
 from everfill.kernel.ids import CellKey, CollectionId, ColumnId, RowId
@@ -42,9 +44,8 @@ SHOWN: Final = frozenset({CellStatus.READY, CellStatus.OUTDATED})
 """Settled statuses whose computed value is shown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One cell as a person sees it.
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell as a person sees it; made a million at a time by an export.
 
     Attributes:
         value: What is shown: the typed value, else the computed one, else MISSING.
@@ -75,6 +76,8 @@ EMPTY: Final = Cell()
 
 
 _STATUSES: Final = {status.value: status for status in CellStatus}
+_NOTHING_KEPT: Final = (None, None, CellStatus.EMPTY.value, False, None, None, None, None)
+"""What is kept of a cell that only the queue knows, in the order of `read_cells`."""
 
 
 class Input(NamedTuple):
@@ -200,14 +203,14 @@ class Cells:
             (row_id, column_id): (state, retry_at)
             for row_id, column_id, state, retry_at in await self._rows("read_entries", params)
         }
-        kept = {(row[0], row[1]): row[2:] for row in await self._rows("read_cells", params)}
         page: dict[RowId, dict[ColumnId, Cell]] = {row_id: {} for row_id in rows}
-        for row_id, column_id in kept.keys() | entries.keys():
-            column = schema.by_id.get(column_id)
-            if column:
-                key = (row_id, column_id)
-                cell = await self._cell(column, kept.get(key), entries.get(key))
-                page[row_id][column_id] = cell
+        for row_id, column_id, *kept in await self._rows("read_cells", params):
+            if column := schema.by_id.get(column_id):
+                entry = entries.pop((row_id, column_id), None)
+                page[row_id][column_id] = await self._cell(column, kept, entry)
+        for (row_id, column_id), entry in entries.items():
+            if column := schema.by_id.get(column_id):
+                page[row_id][column_id] = await self._cell(column, _NOTHING_KEPT, entry)
         return page
 
     async def read_inputs(
@@ -225,20 +228,18 @@ class Cells:
         }
 
     async def _cell(
-        self, column: Column, kept: Sequence[Any] | None, entry: tuple[str, Any] | None
+        self, column: Column, kept: Sequence[Any], entry: tuple[str, Any] | None
     ) -> Cell:
-        user, computed, stored, locked, version, computed_at, reason, provenance = kept or (
-            (None, None, "empty", False, None, None, None, None)
-        )
+        user, computed, stored, locked, version, computed_at, reason, provenance = kept
         user_value = MISSING if user is None else await self._large.restore(user)
         computed_value = MISSING if computed is None else await self._large.restore(computed)
-        settled = CellStatus(stored)
+        kept_as = settled = _STATUSES[stored]
         if settled is not CellStatus.EMPTY and version not in {None, column.definition_version}:
             settled, reason = CellStatus.OUTDATED, {"code": "definition_changed"}
         status, reason = _status(settled, reason, entry)
         if user_value is not MISSING:
             status = CellStatus.READY
-        shown = computed_value if CellStatus(stored) in SHOWN else MISSING
+        shown = computed_value if kept_as in SHOWN else MISSING
         return Cell(
             value=shown if user_value is MISSING else user_value,
             user_value=user_value,

@@ -1,0 +1,281 @@
+"""Immediate fill: pure columns of new rows are computed by whoever dispatches them.
+
+A cell that nothing is stored of, that nobody waits for, and whose kind calls nothing needs no
+queue: under the collection's lock its signal, its claim and its result are one step.
+Whatever is not that simple (a missing input, a failure, a value that Postgres refuses) is left to
+the queue, with its whole row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, TypeAlias
+
+import psycopg
+
+from everfill.autofill.calls import call_kind
+from everfill.autofill.finalizer import CompletionSink
+from everfill.autofill.inputs import Compute, Plan, decide, make_plan
+from everfill.autofill.queue import ColumnSignal
+from everfill.compute.protocol import ComputeContext, Value
+from everfill.compute.registry import get_kind
+from everfill.infra.blobs import Blobs
+from everfill.infra.postgres import Connection, array_literal, load_queries
+from everfill.kernel import limits
+from everfill.kernel.errors import EverfillError
+from everfill.kernel.ids import CollectionId, ColumnId, RowId
+from everfill.tables.cells import Cells, CellStatus, Input
+from everfill.tables.schema import Column, Schema
+from everfill.tables.values import BlobRef, JsonValue, decode, encode
+
+__all__ = ["Filled", "Immediate"]
+
+_SQL: Final = load_queries("everfill.autofill", "immediate.sql")
+Place: TypeAlias = "tuple[RowId, ColumnId]"
+
+_NEW: Final = frozenset({None, "empty", "unfinished"})
+"""Dispatches that mean cells of which nothing is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """What was filled at once.
+
+    Attributes:
+        rows: The rows whose pure columns were filled, ascending.
+        counts: Cells by column and status.
+        rest: What is left to signal in those rows.
+    """
+
+    rows: Sequence[RowId] = ()
+    counts: Mapping[tuple[ColumnId, str], int] = field(
+        default_factory=dict[tuple[ColumnId, str], int]
+    )
+    rest: Sequence[ColumnSignal] = ()
+
+    @property
+    def cells(self) -> int:
+        """How many cells were filled."""
+        return sum(self.counts.values())
+
+    def others(self, rows: Sequence[RowId]) -> Sequence[RowId]:
+        """The rows that were not."""
+        filled = frozenset(self.rows)
+        return [row for row in rows if row not in filled] if filled else rows
+
+
+class _Answer(NamedTuple):
+    """A cell's answer, encoded for Postgres."""
+
+    row_id: RowId
+    column_id: ColumnId
+    version: int
+    value: str
+    input_hash: bytes
+
+
+@dataclass(slots=True)
+class _New:
+    """New rows, and what is known of their cells so far: as stored, and decoded."""
+
+    rows: list[RowId]
+    inputs: dict[Place, Input]
+    values: dict[Place, JsonValue]
+
+
+class Immediate:
+    """Fills pure columns of new rows inside a dispatch.
+
+    Args:
+        blobs: Where large values are.
+        context: What kinds may use.
+        sink: Told of the cells afterwards.
+    """
+
+    def __init__(self, *, blobs: Blobs, context: ComputeContext, sink: CompletionSink) -> None:
+        self._blobs = blobs
+        self._context = context
+        self._sink = sink
+
+    async def fill(
+        self,
+        connection: Connection,
+        schema: Schema,
+        rows: Sequence[RowId],
+        signals: Sequence[ColumnSignal],
+        *,
+        only: str | None,
+    ) -> Filled:
+        """Fill what can be filled at once.
+
+        Args:
+            connection: In a transaction that holds the collection's lock.
+            schema: The collection's columns, read in that transaction.
+            rows: Existing rows.
+            signals: The columns that a dispatch signals, in topological order.
+            only: The status that the dispatch is restricted to.
+        """
+        plans = _plans(schema, signals) if only in _NEW else []
+        if not plans:
+            return Filled()
+        try:
+            async with connection.transaction():
+                answers = await self._answer(connection, schema, rows, signals, plans)
+                await _land(connection, schema.collection_id, answers)
+        except psycopg.DataError:  # a value that Postgres refuses: the queue finds out which
+            return Filled()
+        if not answers:
+            return Filled()
+        done = {plan.column.column_id for plan in plans}
+        return Filled(
+            rows=sorted({answer.row_id for answer in answers}),
+            counts=Counter((answer.column_id, "ready") for answer in answers),
+            rest=[
+                replace(signal, explicit=True) for signal in signals if signal.column_id not in done
+            ],
+        )
+
+    async def tell(self, collection_id: CollectionId, filled: Filled) -> None:
+        """Tell whoever watches, after the commit; best effort."""
+        if filled.counts:
+            await self._sink.completed(collection_id, filled.counts, [])
+
+    async def _answer(
+        self,
+        connection: Connection,
+        schema: Schema,
+        rows: Sequence[RowId],
+        signals: Sequence[ColumnSignal],
+        plans: Sequence[Plan],
+    ) -> list[_Answer]:
+        """The answers of the rows that have all of them, by row."""
+        new = await self._read_new(connection, schema.collection_id, rows, signals, plans)
+        answers: list[_Answer] = []
+        for plan in plans:
+            found = await self._compute(plan, new)
+            new.rows = [answer.row_id for answer in found]
+            answers += found
+        whole = frozenset(new.rows)
+        return sorted(answer for answer in answers if answer.row_id in whole)
+
+    async def _read_new(
+        self,
+        connection: Connection,
+        collection_id: CollectionId,
+        rows: Sequence[RowId],
+        signals: Sequence[ColumnSignal],
+        plans: Sequence[Plan],
+    ) -> _New:
+        """The rows of which nothing is stored or on its way in these columns, and their inputs."""
+        wanted = {signal.column_id for signal in signals}
+        read = {column.column_id for plan in plans for column in plan.upstreams}
+        inputs = await Cells(connection, self._blobs).read_inputs(
+            collection_id, rows, sorted(wanted | read)
+        )
+        params = {"collection_id": collection_id, "rows": list(rows)}
+        cursor = await connection.execute(_SQL["unsettled_rows"], params)
+        known = {row_id for (row_id,) in await cursor.fetchall()}
+        known.update(row_id for row_id, column_id in inputs if column_id in wanted)
+        values: dict[Place, JsonValue] = {}
+        for place, given in inputs.items():
+            if given.value is None or place[0] in known:
+                continue
+            value = decode(given.value)
+            if isinstance(value, BlobRef):  # to be fetched: not under a lock
+                known.add(place[0])
+            else:
+                values[place] = value
+        return _New([row for row in rows if row not in known], inputs, values)
+
+    async def _compute(self, plan: Plan, new: _New) -> list[_Answer]:
+        """The answers of one column; rows without one are left out. Notes them as inputs."""
+        column_id, version = plan.column.column_id, plan.column.definition_version
+        jobs: list[tuple[RowId, Compute]] = []
+        for row in new.rows:
+            places = [(row, column.column_id) for column in plan.upstreams]
+            inputs = [new.inputs.get(place) for place in places]
+            values = [new.values.get(place) for place in places]
+            decision = decide(plan, None, inputs, values, forced=True)
+            if isinstance(decision, Compute):
+                jobs.append((row, decision))
+        answers: list[_Answer] = []
+        kind = get_kind(plan.kind.name)
+        for start in range(0, len(jobs), plan.kind.batch_max):
+            batch = jobs[start : start + plan.kind.batch_max]
+            requests = [compute.request for _, compute in batch]
+            results = await call_kind(kind, requests, self._context)
+            for (row, compute), result in zip(batch, results, strict=True):
+                if not isinstance(result, Value):
+                    continue
+                stored = _encode(result.value)
+                if stored is None:
+                    continue
+                answers.append(_Answer(row, column_id, version, stored, compute.input_hash))
+                new.inputs[row, column_id] = Input(
+                    value=stored,
+                    status=CellStatus.READY,
+                    overridden=False,
+                    locked=False,
+                    input_hash=compute.input_hash,
+                    computed=True,
+                )
+                new.values[row, column_id] = result.value
+        return answers
+
+
+def _plans(schema: Schema, signals: Iterable[ColumnSignal]) -> list[Plan]:
+    """The columns that can be filled at once, in topological order.
+
+    Their kind calls nothing, and whatever they read is an input column or one of them.
+    """
+    plans: dict[ColumnId, Plan] = {}
+    for signal in signals:
+        column = schema.by_id[signal.column_id]
+        if all(_is_input(schema, key) or key in plans for key in column.upstreams) and (
+            plan := _plan(schema, column)
+        ):
+            plans[column.column_id] = plan
+    return list(plans.values())
+
+
+def _is_input(schema: Schema, column_id: ColumnId) -> bool:
+    return schema.by_id[column_id].computation is None
+
+
+def _plan(schema: Schema, column: Column) -> Plan | None:
+    """The plan of a pure column; None of any other, or of one whose kind is not installed."""
+    assert column.computation, "only computed columns are signalled"
+    try:
+        spec = get_kind(column.computation.kind).spec
+    except EverfillError:
+        return None
+    return make_plan(schema, column, spec) if spec.pure else None
+
+
+def _encode(value: JsonValue) -> str | None:
+    """A value's stored form; None where JSON cannot say it, or it is too large for its row."""
+    try:
+        stored = encode(value)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return stored.decode() if len(stored) <= limits.BLOB_THRESHOLD_BYTES else None
+
+
+async def _land(
+    connection: Connection, collection_id: CollectionId, answers: Sequence[_Answer]
+) -> None:
+    if not answers:
+        return
+    await connection.execute(
+        _SQL["land"],
+        {
+            "collection_id": collection_id,
+            "rows": array_literal(answer.row_id for answer in answers),
+            "columns": array_literal(answer.column_id for answer in answers),
+            "versions": array_literal(answer.version for answer in answers),
+            "values": [answer.value for answer in answers],
+            "hashes": [answer.input_hash for answer in answers],
+        },
+    )
