@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import httpx2
 import pytest
-from engine import Engine
 
+from engine import Engine
 from everfill.api.http import make_api, status_of
 from everfill.app import App
 from everfill.autofill.bus import Bus

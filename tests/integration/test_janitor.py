@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from engine import Engine
 
+from engine import Engine
 from everfill.autofill.columns import ColumnDraft
 from everfill.autofill.dispatch import Request
 from everfill.autofill.janitor import Janitor, JanitorReport

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 import redis.asyncio as aioredis
-from engine import Engine
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
+from engine import Engine
 from everfill.autofill.activities import Activities
 from everfill.autofill.announcer import TemporalAnnouncer
 from everfill.autofill.bus import Bus

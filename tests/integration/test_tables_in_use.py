@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from engine import Engine
 
+from engine import Engine
 from everfill.autofill.columns import ColumnDraft
 from everfill.autofill.intake import Intake
 from everfill.infra.postgres import Pool

@@ -108,6 +108,6 @@ def _append(text: str) -> None:
     if path:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(descriptor, text.encode())
+            os.write(descriptor, text.encode(errors="backslashreplace"))
         finally:
             os.close(descriptor)
