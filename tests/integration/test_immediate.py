@@ -202,7 +202,7 @@ async def test_a_failing_kind_of_a_chunk_leaves_nothing_half_written(
 async def test_chunks_are_small_enough_for_edits_to_come_between(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "DISPATCH_CHUNK_CELLS", 4)
+    monkeypatch.setattr(limits, "IMMEDIATE_CHUNK_CELLS", 4)
     table = await engine.table(
         "chain", ColumnDraft(name="word"), draft("one", "1 {{word}}"), draft("two", "2 {{one}}")
     )

@@ -10,12 +10,13 @@ from filling import Filled, fill
 from statements import explain, indexes, scanned
 
 from everfill.autofill.queue import QUERIES
-from everfill.infra.postgres import Connection, Pool
+from everfill.infra.postgres import Connection, Pool, load_queries
 from everfill.kernel import limits
 
 MODES = ["force_custom_plan", "force_generic_plan"]
 STATISTICS = ["fresh", "of_an_empty_table", "none"]
 BATCH = 200
+IMMEDIATE = load_queries("everfill.autofill", "immediate.sql")
 
 
 def claim_params() -> Mapping[str, Any]:
@@ -81,6 +82,14 @@ def signal_params(filled: Filled, count: int) -> Mapping[str, Any]:
     }
 
 
+def known_rows_params(filled: Filled, count: int) -> Mapping[str, Any]:
+    return {
+        "collection_id": filled.collection_id,
+        "rows": list(range(1, count + 1)),
+        "columns": list(filled.columns),
+    }
+
+
 async def plans(connection: Connection, filled: Filled) -> dict[str, dict[str, Any]]:
     found = {"claim": await explain(connection, QUERIES["claim"], claim_params())}
     for count in (1, min(BATCH, filled.rows // 100)):  # of a small table, reading it whole is right
@@ -90,6 +99,8 @@ async def plans(connection: Connection, filled: Filled) -> dict[str, dict[str, A
             ("signal", signal_params(filled, count)),
         ):
             found[f"{name} {count}"] = await explain(connection, QUERIES[name], params)
+        params = known_rows_params(filled, count)
+        found[f"known_rows {count}"] = await explain(connection, IMMEDIATE["known_rows"], params)
     return found
 
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, Protocol
 
-from everfill.autofill.immediate import Filled, Immediate
+from everfill.autofill.immediate import Filled, Immediate, pure_plans
 from everfill.autofill.queue import QUERIES, ColumnSignal, Queue
 from everfill.infra.blobs import Blobs
 from everfill.infra.postgres import Connection, Pool, load_queries, persist
@@ -299,7 +299,9 @@ class Dispatcher:
         schema = await Definitions(connection).load_schema(collection_id)
         alive = [key for key in column_ids if key in schema.by_id]
         plan = _plan(schema, alive, force=forced) if alive else []
-        count_max = max(1, limits.DISPATCH_CHUNK_CELLS // max(1, len(plan)))
+        pure = pure_plans(schema, plan, only) if self._immediate else []
+        cells_max = limits.IMMEDIATE_CHUNK_CELLS if pure else limits.DISPATCH_CHUNK_CELLS
+        count_max = max(1, cells_max // max(1, len(plan)))
         params = {
             "run_id": run_id,
             "collection_id": collection_id,
@@ -312,7 +314,7 @@ class Dispatcher:
         rows = [RowId(row[0]) for row in found]
         filled = Filled()
         if self._immediate:
-            filled = await self._immediate.fill(connection, schema, rows, plan, only=only)
+            filled = await self._immediate.fill(connection, collection_id, rows, plan, pure)
         cells = filled.cells
         cells += await self._queue.signal(
             connection, collection_id, filled.rows, filled.rest, run_id=run_id

@@ -30,7 +30,7 @@ from everfill.tables.cells import Cells, CellStatus, Input
 from everfill.tables.schema import Column, Schema
 from everfill.tables.values import BlobRef, JsonValue, decode, encode
 
-__all__ = ["Filled", "Immediate"]
+__all__ = ["Filled", "Immediate", "pure_plans"]
 
 _SQL: Final = load_queries("everfill.autofill", "immediate.sql")
 Place: TypeAlias = "tuple[RowId, ColumnId]"
@@ -102,28 +102,26 @@ class Immediate:
     async def fill(
         self,
         connection: Connection,
-        schema: Schema,
+        collection_id: CollectionId,
         rows: Sequence[RowId],
         signals: Sequence[ColumnSignal],
-        *,
-        only: str | None,
+        plans: Sequence[Plan],
     ) -> Filled:
         """Fill what can be filled at once.
 
         Args:
             connection: In a transaction that holds the collection's lock.
-            schema: The collection's columns, read in that transaction.
+            collection_id: Whose lock.
             rows: Existing rows.
             signals: The columns that a dispatch signals, in topological order.
-            only: The status that the dispatch is restricted to.
+            plans: Those that can be filled at once, as `pure_plans` found in that transaction.
         """
-        plans = _plans(schema, signals) if only in _NEW else []
         if not plans:
             return Filled()
         try:
             async with connection.transaction():
-                answers = await self._answer(connection, schema, rows, signals, plans)
-                await _land(connection, schema.collection_id, answers)
+                answers = await self._answer(connection, collection_id, rows, signals, plans)
+                await _land(connection, collection_id, answers)
         except psycopg.DataError:  # a value that Postgres refuses: the queue finds out which
             return Filled()
         if not answers:
@@ -145,13 +143,13 @@ class Immediate:
     async def _answer(
         self,
         connection: Connection,
-        schema: Schema,
+        collection_id: CollectionId,
         rows: Sequence[RowId],
         signals: Sequence[ColumnSignal],
         plans: Sequence[Plan],
     ) -> list[_Answer]:
         """The answers of the rows that have all of them, by row."""
-        new = await self._read_new(connection, schema.collection_id, rows, signals, plans)
+        new = await self._read_new(connection, collection_id, rows, signals, plans)
         answers: list[_Answer] = []
         for plan in plans:
             found = await self._compute(plan, new)
@@ -169,25 +167,28 @@ class Immediate:
         plans: Sequence[Plan],
     ) -> _New:
         """The rows of which nothing is stored or on its way in these columns, and their inputs."""
-        wanted = {signal.column_id for signal in signals}
-        read = {column.column_id for plan in plans for column in plan.upstreams}
-        inputs = await Cells(connection, self._blobs).read_inputs(
-            collection_id, rows, sorted(wanted | read)
-        )
-        params = {"collection_id": collection_id, "rows": list(rows)}
-        cursor = await connection.execute(_SQL["unsettled_rows"], params)
+        params = {
+            "collection_id": collection_id,
+            "rows": list(rows),
+            "columns": [signal.column_id for signal in signals],
+        }
+        cursor = await connection.execute(_SQL["known_rows"], params)
         known = {row_id for (row_id,) in await cursor.fetchall()}
-        known.update(row_id for row_id, column_id in inputs if column_id in wanted)
+        new = [row for row in rows if row not in known]
+        if not new:
+            return _New([], {}, {})
+        read = {column.column_id for plan in plans for column in plan.upstreams}
+        inputs = await Cells(connection, self._blobs).read_inputs(collection_id, new, sorted(read))
         values: dict[Place, JsonValue] = {}
         for place, given in inputs.items():
-            if given.value is None or place[0] in known:
+            if given.value is None:
                 continue
             value = decode(given.value)
             if isinstance(value, BlobRef):  # to be fetched: not under a lock
                 known.add(place[0])
             else:
                 values[place] = value
-        return _New([row for row in rows if row not in known], inputs, values)
+        return _New([row for row in new if row not in known], inputs, values)
 
     async def _compute(self, plan: Plan, new: _New) -> list[_Answer]:
         """The answers of one column; rows without one are left out. Notes them as inputs."""
@@ -225,11 +226,18 @@ class Immediate:
         return answers
 
 
-def _plans(schema: Schema, signals: Iterable[ColumnSignal]) -> list[Plan]:
-    """The columns that can be filled at once, in topological order.
+def pure_plans(schema: Schema, signals: Iterable[ColumnSignal], only: str | None) -> list[Plan]:
+    """The columns that a dispatch may fill at once, in topological order.
 
     Their kind calls nothing, and whatever they read is an input column or one of them.
+
+    Args:
+        schema: The collection's columns.
+        signals: What is dispatched of them.
+        only: The status that the dispatch is restricted to: none, unless it means new cells.
     """
+    if only not in _NEW:
+        return []
     plans: dict[ColumnId, Plan] = {}
     for signal in signals:
         column = schema.by_id[signal.column_id]

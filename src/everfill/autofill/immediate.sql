@@ -1,9 +1,14 @@
 -- Filling pure columns of new rows inside the transaction that dispatches them.
 
--- name: unsettled_rows
--- Which of the rows have an entry. Index: the key of queue.
-select distinct row_id from queue
-where collection_id = %(collection_id)s and row_id = any (%(rows)b::bigint[]);
+-- name: known_rows
+-- Which of the rows have an entry, or something stored in these columns.
+-- Index: the keys of queue and cells.
+select row_id from queue
+where collection_id = %(collection_id)s and row_id = any (%(rows)b::bigint[])
+union
+select row_id from cells
+where collection_id = %(collection_id)s and row_id = any (%(rows)b::bigint[])
+    and column_id = any (%(columns)b::int[]);
 
 -- name: land
 -- Answers of cells that nothing was stored of and nobody waits for: signalled, claimed and settled

@@ -165,10 +165,10 @@ def split_collection(text: str) -> tuple[str, str]:
     return namespace or DEFAULT_NAMESPACE, name
 
 
-def tell_queued(count: int, *, awaited: bool = False) -> None:
+def tell_queued(count: int) -> None:
     """Say how many cells were queued, and who computes them."""
     err.print(f"{count:,} {'cell' if count == 1 else 'cells'} queued.")
-    if count and not awaited:
+    if count:
         err.print("[dim]Workers that run take them; `everfill up` starts some.[/]")
 
 

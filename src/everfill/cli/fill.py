@@ -19,7 +19,14 @@ from everfill.app import App, open_app
 from everfill.autofill.columns import ColumnDraft, order_drafts
 from everfill.autofill.dispatch import Only, Request
 from everfill.autofill.intake import Intake, Taken
-from everfill.autofill.progress import Failures, Progress, Waits, list_failures, list_waits
+from everfill.autofill.progress import (
+    Failures,
+    Progress,
+    Waits,
+    list_failures,
+    list_waits,
+    read_progress,
+)
 from everfill.cli.column_syntax import parse_column, read_recipe
 from everfill.cli.console import (
     DEFAULT_NAMESPACE,
@@ -33,13 +40,13 @@ from everfill.cli.console import (
 )
 from everfill.cli.exit_codes import ExitCode
 from everfill.cli.export import export, load_page, print_page
-from everfill.cli.watching import WAIT_REASONS, Meter, counts_line, duration, watch_until_settled
+from everfill.cli.watching import WAIT_REASONS, Meter, counts_line, dispatch_until_settled, duration
 from everfill.cli.workers import start_workers
 from everfill.compute.registry import get_kind
+from everfill.infra.postgres import persist
 from everfill.kernel.config import Settings
 from everfill.kernel.errors import NotFoundError
 from everfill.kernel.ids import CollectionId, ColumnId
-from everfill.kernel.tasks import end_tasks
 from everfill.tables import templates
 from everfill.tables.definitions import Definitions, check_name
 from everfill.tables.exports import check_target
@@ -189,7 +196,7 @@ async def _fill(settings: Settings, order: _Order) -> int:
                 await _compute(app, schema, meter, needed)
             schema = await _schema(app, collection_id)  # somebody may have changed it meanwhile
             names = {column.column_id: column.name for column in schema.computed}
-            counts = await watch_until_settled(app.pool, collection_id, names, meter)
+            counts = await persist(lambda: read_progress(app.pool, collection_id, names))
             if order.out:
                 rows = counts.rows
                 source.notes += await export(
@@ -241,25 +248,13 @@ def _is_pure(draft: ColumnDraft) -> bool:
 
 async def _compute(app: App, schema: Schema, meter: Meter, needed: asyncio.Event) -> None:
     """Dispatch what is unfinished and watch it settle, with workers where it takes any."""
-    names = {column.column_id: column.name for column in schema.computed}
     request = Request(
         collection_id=schema.collection_id,
         only=Only.UNFINISHED,
         author=_AUTHOR,
         reason="import",
     )
-    dispatch = asyncio.create_task(app.dispatcher.dispatch(request))
-    try:
-        await watch_until_settled(
-            app.pool,
-            schema.collection_id,
-            names,
-            meter,
-            dispatch=dispatch,
-            on_unsettled=needed.set,
-        )
-    finally:
-        await end_tasks([dispatch])
+    await dispatch_until_settled(app, schema, request, meter, on_unsettled=needed.set)
 
 
 async def _summarise(

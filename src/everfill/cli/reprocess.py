@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict
 from typing import Annotated, Final
 
 import typer
 
 from everfill.app import App, open_app
-from everfill.autofill.dispatch import Only, Request
+from everfill.autofill.dispatch import Dispatched, Only, Request
 from everfill.cli.console import (
     AsJson,
     DataDir,
+    err,
     print_json,
     run,
     settings_of,
@@ -20,15 +20,15 @@ from everfill.cli.console import (
 )
 from everfill.cli.exit_codes import ExitCode
 from everfill.cli.naming import CollectionName, find_collection
+from everfill.cli.watching import Meter, dispatch_until_settled
 from everfill.cli.workers import start_workers
 from everfill.kernel.config import Settings
 from everfill.kernel.errors import InvalidError
 from everfill.kernel.ids import RowId
-from everfill.tables.schema import Collection
+from everfill.tables.schema import Schema
 
 __all__ = ["reprocess"]
 
-_POLL_SECONDS: Final = 0.25
 _DRAIN_SECONDS: Final = 10.0
 
 
@@ -65,25 +65,31 @@ def reprocess(
                 force=True,
                 author="person:cli",
             )
-            dispatched = await app.dispatcher.dispatch(request)
+            if wait:
+                dispatched = await _settle(app, settings, schema, request)
+            else:
+                dispatched = await app.dispatcher.dispatch(request)
             if as_json:
                 print_json(asdict(dispatched))
+            elif wait:
+                err.print(
+                    f"{dispatched.cells:,} {'cell' if dispatched.cells == 1 else 'cells'} settled."
+                )
             else:
-                tell_queued(dispatched.cells, awaited=wait)
-            if wait:
-                await _wait(app, settings, found)
+                tell_queued(dispatched.cells)
         return ExitCode.DONE
 
     run(work())
 
 
-async def _wait(app: App, settings: Settings, collection: Collection) -> None:
+async def _settle(app: App, settings: Settings, schema: Schema, request: Request) -> Dispatched:
+    """Dispatch, with workers beside, until nothing is unsettled."""
     async with start_workers(
         settings, cell_workers=settings.worker.processes, drain_seconds=_DRAIN_SECONDS
     ) as needed:
         needed.set()
-        while not await app.queue.is_idle(collection.collection_id):
-            await asyncio.sleep(_POLL_SECONDS)
+        with Meter() as meter:
+            return await dispatch_until_settled(app, schema, request, meter)
 
 
 def _only(text: str | None) -> Only | None:

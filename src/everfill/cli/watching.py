@@ -9,13 +9,17 @@ from typing import Any, Final, Self
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
+from everfill.app import App
+from everfill.autofill.dispatch import Dispatched, Request
 from everfill.autofill.progress import Progress as Counts
 from everfill.autofill.progress import Watch, read_progress
 from everfill.cli.console import err, plain
 from everfill.infra.postgres import Pool, persist
 from everfill.kernel.ids import CollectionId, ColumnId
+from everfill.kernel.tasks import end_tasks
+from everfill.tables.schema import Schema
 
-__all__ = ["WAIT_REASONS", "Meter", "counts_line", "duration", "watch_until_settled"]
+__all__ = ["WAIT_REASONS", "Meter", "counts_line", "dispatch_until_settled", "duration"]
 
 _POLL_SECONDS: Final = 0.5
 _POLL_COST_SHARE: Final = 10  # a count that takes long is repeated ten times its length later
@@ -93,30 +97,52 @@ class Meter:
             err.print(line, markup=True, soft_wrap=True)
 
 
-async def watch_until_settled(
+async def dispatch_until_settled(
+    app: App,
+    schema: Schema,
+    request: Request,
+    meter: Meter,
+    *,
+    on_unsettled: Callable[[], None] = lambda: None,
+) -> Dispatched:
+    """Dispatch, and show progress until the collection is settled.
+
+    Args:
+        app: The engine.
+        schema: The collection's columns.
+        request: What to dispatch of it.
+        meter: Shows progress.
+        on_unsettled: Called whenever something is unsettled.
+    """
+    names = {column.column_id: column.name for column in schema.computed}
+    dispatch = asyncio.create_task(app.dispatcher.dispatch(request))
+    try:
+        await _watch_until_settled(
+            app.pool,
+            schema.collection_id,
+            names,
+            meter,
+            dispatch=dispatch,
+            on_unsettled=on_unsettled,
+        )
+        return await dispatch
+    finally:
+        await end_tasks([dispatch])
+
+
+async def _watch_until_settled(
     pool: Pool,
     collection_id: CollectionId,
     names: Mapping[ColumnId, str],
     meter: Meter,
     *,
-    dispatch: asyncio.Task[Any] | None = None,
-    on_unsettled: Callable[[], None] = lambda: None,
-) -> Counts:
-    """Show a collection's progress until nothing is unsettled.
-
-    Args:
-        pool: Connections to Postgres.
-        collection_id: Whose progress.
-        names: Its computed columns.
-        meter: Shows it.
-        dispatch: Waited for as well, and what it raises is raised.
-        on_unsettled: Called whenever something is unsettled.
-
-    Returns:
-        The last count.
-    """
+    dispatch: asyncio.Task[Any],
+    on_unsettled: Callable[[], None],
+) -> None:
+    """Until nothing is unsettled and the dispatch is done; raises what that raises."""
     loop = asyncio.get_running_loop()
     watch = Watch()
+    dispatched = False
     while True:
         started = loop.time()
         counts = await persist(lambda: read_progress(pool, collection_id, names))
@@ -127,13 +153,12 @@ async def watch_until_settled(
         if counts.unsettled:
             on_unsettled()
             await asyncio.sleep(pause_seconds)
-        elif dispatch:
-            await asyncio.wait([dispatch], timeout=pause_seconds)
-            if dispatch.done():
-                await dispatch
-                dispatch = None
+        elif dispatched:
+            return
         else:
-            return counts
+            await asyncio.wait([dispatch], timeout=pause_seconds)
+            if dispatched := dispatch.done():
+                await dispatch
 
 
 def counts_line(counts: Counts, watch: Watch | None = None, *, brief: bool = False) -> str:

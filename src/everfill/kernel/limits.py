@@ -25,6 +25,7 @@ __all__ = [
     "EXTRACT_SECONDS",
     "EXTRACT_UNPACKED_BYTES_MAX",
     "FUTURE_SECONDS_MAX",
+    "IMMEDIATE_CHUNK_CELLS",
     "IMPORT_CHUNK_ROWS",
     "INTERACTIVE_CELLS_MAX",
     "LANES_PER_CLAIM",
@@ -67,6 +68,9 @@ IMPORT_CHUNK_ROWS: Final = 2_000
 
 DISPATCH_CHUNK_CELLS: Final = 5_000
 """Cells signalled in one transaction: about 50 ms under the collection's lock."""
+
+IMMEDIATE_CHUNK_CELLS: Final = 2_000
+"""The same where some are filled at once: computing them takes as long as signalling more."""
 
 INTERACTIVE_CELLS_MAX: Final = 1_000
 """Cells one request may put into the interactive lane; more is a bulk run."""
