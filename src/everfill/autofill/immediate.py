@@ -30,7 +30,7 @@ from everfill.tables.cells import Cells, CellStatus, Input
 from everfill.tables.schema import Column, Schema
 from everfill.tables.values import BlobRef, JsonValue, decode, encode
 
-__all__ = ["Filled", "Immediate", "pure_plans"]
+__all__ = ["Answer", "Filled", "Immediate", "New", "pure_plans"]
 
 _SQL: Final = load_queries("everfill.autofill", "immediate.sql")
 Place: TypeAlias = "tuple[RowId, ColumnId]"
@@ -66,7 +66,7 @@ class Filled:
         return [row for row in rows if row not in filled] if filled else rows
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
     """A cell's answer, encoded for Postgres."""
 
     row_id: RowId
@@ -77,7 +77,7 @@ class _Answer(NamedTuple):
 
 
 @dataclass(slots=True)
-class _New:
+class New:
     """New rows, and what is known of their cells so far: as stored, and decoded."""
 
     rows: list[RowId]
@@ -147,10 +147,10 @@ class Immediate:
         rows: Sequence[RowId],
         signals: Sequence[ColumnSignal],
         plans: Sequence[Plan],
-    ) -> list[_Answer]:
+    ) -> list[Answer]:
         """The answers of the rows that have all of them, by row."""
         new = await self._read_new(connection, collection_id, rows, signals, plans)
-        answers: list[_Answer] = []
+        answers: list[Answer] = []
         for plan in plans:
             found = await self._compute(plan, new)
             new.rows = [answer.row_id for answer in found]
@@ -165,7 +165,7 @@ class Immediate:
         rows: Sequence[RowId],
         signals: Sequence[ColumnSignal],
         plans: Sequence[Plan],
-    ) -> _New:
+    ) -> New:
         """The rows of which nothing is stored or on its way in these columns, and their inputs."""
         params = {
             "collection_id": collection_id,
@@ -176,7 +176,7 @@ class Immediate:
         known = {row_id for (row_id,) in await cursor.fetchall()}
         new = [row for row in rows if row not in known]
         if not new:
-            return _New([], {}, {})
+            return New([], {}, {})
         read = {column.column_id for plan in plans for column in plan.upstreams}
         inputs = await Cells(connection, self._blobs).read_inputs(collection_id, new, sorted(read))
         values: dict[Place, JsonValue] = {}
@@ -188,9 +188,9 @@ class Immediate:
                 known.add(place[0])
             else:
                 values[place] = value
-        return _New([row for row in new if row not in known], inputs, values)
+        return New([row for row in new if row not in known], inputs, values)
 
-    async def _compute(self, plan: Plan, new: _New) -> list[_Answer]:
+    async def _compute(self, plan: Plan, new: New) -> list[Answer]:
         """The answers of one column; rows without one are left out. Notes them as inputs."""
         column_id, version = plan.column.column_id, plan.column.definition_version
         jobs: list[tuple[RowId, Compute]] = []
@@ -201,7 +201,7 @@ class Immediate:
             decision = decide(plan, None, inputs, values, forced=True)
             if isinstance(decision, Compute):
                 jobs.append((row, decision))
-        answers: list[_Answer] = []
+        answers: list[Answer] = []
         kind = get_kind(plan.kind.name)
         for start in range(0, len(jobs), plan.kind.batch_max):
             batch = jobs[start : start + plan.kind.batch_max]
@@ -213,7 +213,7 @@ class Immediate:
                 stored = _encode(result.value)
                 if stored is None:
                     continue
-                answers.append(_Answer(row, column_id, version, stored, compute.input_hash))
+                answers.append(Answer(row, column_id, version, stored, compute.input_hash))
                 new.inputs[row, column_id] = Input(
                     value=stored,
                     status=CellStatus.READY,
@@ -272,7 +272,7 @@ def _encode(value: JsonValue) -> str | None:
 
 
 async def _land(
-    connection: Connection, collection_id: CollectionId, answers: Sequence[_Answer]
+    connection: Connection, collection_id: CollectionId, answers: Sequence[Answer]
 ) -> None:
     if not answers:
         return
