@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import psycopg
 
@@ -22,7 +22,7 @@ from everfill.autofill.queue import ColumnSignal
 from everfill.compute.protocol import ComputeContext, Value
 from everfill.compute.registry import get_kind
 from everfill.infra.blobs import Blobs
-from everfill.infra.postgres import Connection, array_literal, load_queries
+from everfill.infra.postgres import Connection, load_queries
 from everfill.kernel import limits
 from everfill.kernel.errors import EverfillError
 from everfill.kernel.ids import CollectionId, ColumnId, RowId
@@ -33,7 +33,6 @@ from everfill.tables.values import BlobRef, JsonValue, decode, encode
 __all__ = ["Answer", "Filled", "Immediate", "New", "pure_plans"]
 
 _SQL: Final = load_queries("everfill.autofill", "immediate.sql")
-Place: TypeAlias = "tuple[RowId, ColumnId]"
 
 _NEW: Final = frozenset({None, "empty", "unfinished"})
 """Dispatches that mean cells of which nothing is stored."""
@@ -78,11 +77,17 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class New:
-    """New rows, and what is known of their cells so far: as stored, and decoded."""
+    """New rows, and what is known so far of the columns that are read, by column and row.
+
+    Attributes:
+        rows: Their numbers, ascending.
+        inputs: As stored.
+        values: Decoded, where there is something.
+    """
 
     rows: list[RowId]
-    inputs: dict[Place, Input]
-    values: dict[Place, JsonValue]
+    inputs: dict[ColumnId, dict[RowId, Input]]
+    values: dict[ColumnId, dict[RowId, JsonValue]]
 
 
 class Immediate:
@@ -174,33 +179,52 @@ class Immediate:
         }
         cursor = await connection.execute(_SQL["known_rows"], params)
         known = {row_id for (row_id,) in await cursor.fetchall()}
-        new = [row for row in rows if row not in known]
-        if not new:
-            return New([], {}, {})
         read = {column.column_id for plan in plans for column in plan.upstreams}
-        inputs = await Cells(connection, self._blobs).read_inputs(collection_id, new, sorted(read))
-        values: dict[Place, JsonValue] = {}
-        for place, given in inputs.items():
+        new = New(
+            rows=[row for row in rows if row not in known],
+            inputs={column_id: {} for column_id in read},
+            values={column_id: {} for column_id in read},
+        )
+        if new.rows:
+            await self._read_inputs(connection, collection_id, new)
+        return new
+
+    async def _read_inputs(
+        self, connection: Connection, collection_id: CollectionId, new: New
+    ) -> None:
+        """Read what is stored of the columns; drops rows of which something has to be fetched."""
+        cells = Cells(connection, self._blobs)
+        inputs = await cells.read_inputs(collection_id, new.rows, sorted(new.inputs))
+        large: set[RowId] = set()
+        for (row, column_id), given in inputs.items():
+            new.inputs[column_id][row] = given
             if given.value is None:
                 continue
             value = decode(given.value)
-            if isinstance(value, BlobRef):  # to be fetched: not under a lock
-                known.add(place[0])
+            if isinstance(value, BlobRef):  # not under a lock
+                large.add(row)
             else:
-                values[place] = value
-        return New([row for row in new if row not in known], inputs, values)
+                new.values[column_id][row] = value
+        if large:
+            new.rows = [row for row in new.rows if row not in large]
 
     async def _compute(self, plan: Plan, new: New) -> list[Answer]:
         """The answers of one column; rows without one are left out. Notes them as inputs."""
         column_id, version = plan.column.column_id, plan.column.definition_version
+        inputs = [new.inputs[column.column_id] for column in plan.upstreams]
+        values = [new.values[column.column_id] for column in plan.upstreams]
         jobs: list[tuple[RowId, Compute]] = []
         for row in new.rows:
-            places = [(row, column.column_id) for column in plan.upstreams]
-            inputs = [new.inputs.get(place) for place in places]
-            values = [new.values.get(place) for place in places]
-            decision = decide(plan, None, inputs, values, forced=True)
+            decision = decide(
+                plan,
+                None,
+                [column.get(row) for column in inputs],
+                [column.get(row) for column in values],
+                forced=True,
+            )
             if isinstance(decision, Compute):
                 jobs.append((row, decision))
+        read_inputs, read_values = new.inputs.get(column_id), new.values.get(column_id)
         answers: list[Answer] = []
         kind = get_kind(plan.kind.name)
         for start in range(0, len(jobs), plan.kind.batch_max):
@@ -214,15 +238,16 @@ class Immediate:
                 if stored is None:
                     continue
                 answers.append(Answer(row, column_id, version, stored, compute.input_hash))
-                new.inputs[row, column_id] = Input(
-                    value=stored,
-                    status=CellStatus.READY,
-                    overridden=False,
-                    locked=False,
-                    input_hash=compute.input_hash,
-                    computed=True,
-                )
-                new.values[row, column_id] = result.value
+                if read_inputs is not None and read_values is not None:
+                    read_inputs[row] = Input(
+                        value=stored,
+                        status=CellStatus.READY,
+                        overridden=False,
+                        locked=False,
+                        input_hash=compute.input_hash,
+                        computed=True,
+                    )
+                    read_values[row] = result.value
         return answers
 
 
@@ -276,14 +301,15 @@ async def _land(
 ) -> None:
     if not answers:
         return
-    await connection.execute(
-        _SQL["land"],
-        {
-            "collection_id": collection_id,
-            "rows": array_literal(answer.row_id for answer in answers),
-            "columns": array_literal(answer.column_id for answer in answers),
-            "versions": array_literal(answer.version for answer in answers),
-            "values": [answer.value for answer in answers],
-            "hashes": [answer.input_hash for answer in answers],
-        },
-    )
+    lines = [
+        f"{answer.row_id}\t{collection_id}\t{answer.column_id}\t{_field(answer.value)}"
+        f"\tready\t{answer.version}\tnow\t\\\\x{answer.input_hash.hex()}\n"
+        for answer in answers
+    ]
+    async with connection.cursor().copy(_SQL["copy_answers_in"]) as copy:
+        await copy.write("".join(lines))
+
+
+def _field(stored: str) -> str:
+    """JSON as a field of COPY: it holds no control characters, and escapes with backslashes."""
+    return stored.replace("\\", "\\\\")

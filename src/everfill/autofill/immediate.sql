@@ -10,13 +10,8 @@ select row_id from cells
 where collection_id = %(collection_id)s and row_id = any (%(rows)b::bigint[])
     and column_id = any (%(columns)b::int[]);
 
--- name: land
+-- name: copy_answers_in
 -- Answers of cells that nothing was stored of and nobody waits for: signalled, claimed and settled
--- in one step. Locks: lock_collection.
-insert into cells (row_id, collection_id, column_id, computed_value, status, definition_version,
-    computed_at, input_hash)
-select row_id, %(collection_id)s, column_id, value::jsonb, 'ready', version, now(), input_hash
-from unnest(
-    %(rows)s::bigint[], %(columns)s::int[], %(versions)s::int[], %(values)b::text[],
-    %(hashes)b::bytea[]
-) as r (row_id, column_id, version, value, input_hash);
+-- in one step. 'now' is when the transaction began. Locks: lock_collection.
+copy cells (row_id, collection_id, column_id, computed_value, status, definition_version,
+    computed_at, input_hash) from stdin;

@@ -146,12 +146,12 @@ def _missing(column: Column, given: Input) -> str | None:
 
 
 def _hash(plan: Plan, shown: Sequence[str | None]) -> bytes:
-    digest = hashlib.blake2b(plan.fingerprint, digest_size=_HASH_BYTES)
+    parts = [plan.fingerprint]
     for text in shown:
         data = b"" if text is None else text.encode()
-        digest.update(b"%d:" % (-1 if text is None else len(data)))
-        digest.update(data)
-    return digest.digest()
+        parts.append(b"%d:" % (-1 if text is None else len(data)))
+        parts.append(data)
+    return hashlib.blake2b(b"".join(parts), digest_size=_HASH_BYTES).digest()
 
 
 def _request(plan: Plan, present: Mapping[ColumnId, JsonValue]) -> ComputeRequest:
