@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
 from everfill.kernel import tasks as module
-from everfill.kernel.tasks import end_tasks
+from everfill.kernel.tasks import end_tasks, one_ahead
 
 
 async def test_a_task_that_swallowed_its_cancellation_is_ended_all_the_same(
@@ -54,3 +55,39 @@ async def test_who_is_cancelled_while_it_ends_others_leaves_none_of_them_alive(
     with pytest.raises(asyncio.CancelledError):
         await ending
     assert task.done()
+
+
+async def counting(log: list[str], fail_at: int | None = None) -> AsyncIterator[int]:
+    for number in range(4):
+        if number == fail_at:
+            raise ValueError("no more")
+        log.append(f"made {number}")
+        yield number
+
+
+async def test_the_next_item_is_made_while_one_is_used_and_no_more() -> None:
+    log: list[str] = []
+    async for number in one_ahead(counting(log)):
+        await asyncio.sleep(0.01)
+        log.append(f"used {number}")
+    assert log == ["made 0", "made 1", "used 0", "made 2", "used 1", "made 3", "used 2", "used 3"]
+
+
+async def test_what_came_before_an_error_is_used_first() -> None:
+    used: list[int] = []
+
+    async def use() -> None:
+        async for number in one_ahead(counting([], fail_at=2)):
+            used.append(number)  # noqa: PERF401 - it ends with an error
+
+    with pytest.raises(ValueError, match="no more"):
+        await use()
+    assert used == [0, 1]
+
+
+async def test_whoever_leaves_early_leaves_no_task_behind() -> None:
+    items = one_ahead(counting([]))
+    async for _ in items:
+        break
+    await items.aclose()
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -21,6 +21,7 @@ from everfill.infra.postgres import Pool, persist
 from everfill.kernel import limits
 from everfill.kernel.errors import ConflictError
 from everfill.kernel.ids import ColumnId
+from everfill.kernel.tasks import one_ahead
 from everfill.tables.definitions import Definitions
 from everfill.tables.imports import Source
 from everfill.tables.schema import Collection
@@ -111,7 +112,7 @@ class Intake:
         on_rows: Callable[[int], None],
     ) -> Taken:
         read = appended = changed = 0
-        async for batch in source.batches(limits.IMPORT_CHUNK_ROWS):
+        async for batch in one_ahead(source.batches(limits.IMPORT_CHUNK_ROWS)):
             rows = [SourceValues(row.key, dict(zip(ids, row.values, strict=True))) for row in batch]
             take = partial(self._edits.take_rows, collection.collection_id, rows, update=update)
             new, cells = await persist(take)

@@ -12,7 +12,7 @@ from everfill.app import App
 from everfill.cli.console import print_table, shown
 from everfill.infra.postgres import persist
 from everfill.kernel.ids import CollectionId, ColumnId, RowId
-from everfill.kernel.tasks import end_tasks
+from everfill.kernel.tasks import one_ahead
 from everfill.tables.cells import Cell, Cells, CellStatus
 from everfill.tables.definitions import Definitions
 from everfill.tables.exports import Sink, SinkColumn, SinkRow, open_sink
@@ -77,19 +77,16 @@ async def _off_the_loop(sink: Sink) -> AsyncGenerator[Sink, None]:
     await asyncio.to_thread(sink.__exit__, None, None, None)
 
 
-async def pages(app: App, schema: Schema) -> AsyncGenerator[Sequence[Row], None]:
+def pages(app: App, schema: Schema) -> AsyncGenerator[Sequence[Row], None]:
     """All rows in order, a page at a time; the next one is read while one is used."""
+    return one_ahead(_pages(app, schema))
 
-    def load(first: int) -> asyncio.Task[Sequence[Row]]:
-        return asyncio.create_task(load_page(app, schema, first=first, count_max=PAGE_ROWS))
 
-    loading = load(1)
-    try:
-        while page := await loading:
-            loading = load(page[-1][0] + 1)
-            yield page
-    finally:
-        await end_tasks([loading])
+async def _pages(app: App, schema: Schema) -> AsyncGenerator[Sequence[Row], None]:
+    first = 1
+    while page := await load_page(app, schema, first=first, count_max=PAGE_ROWS):
+        yield page
+        first = page[-1][0] + 1
 
 
 async def load_page(app: App, schema: Schema, *, first: int, count_max: int) -> Sequence[Row]:

@@ -1,12 +1,14 @@
-"""How asyncio tasks are ended."""
+"""How asyncio tasks are ended, and work is overlapped."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from typing import Any, Final, TypeVar
 
-__all__ = ["end_tasks"]
+__all__ = ["end_tasks", "one_ahead"]
+
+T = TypeVar("T")
 
 _AGAIN_SECONDS: Final = 6.0
 """Longer than psycopg cleans up after a cancelled statement (5 s): a connection whose clean-up is
@@ -36,3 +38,23 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
         await asyncio.gather(*done, return_exceptions=True)
     if cancelled:
         raise cancelled
+
+
+async def one_ahead(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """The same items; while one is used, the next one is on its way.
+
+    What getting an item raises is raised once the one before has been used.
+    """
+
+    async def following() -> list[T]:
+        async for item in items:
+            return [item]
+        return []
+
+    coming = asyncio.create_task(following())
+    try:
+        while found := await coming:
+            coming = asyncio.create_task(following())
+            yield found[0]
+    finally:
+        await end_tasks([coming])
