@@ -113,15 +113,15 @@ def decide(
     """
     if own and (own.overridden or own.locked):
         return Pinned()
-    accepts_missing = plan.computation.accepts_missing
     shown: list[str | None] = []
     present: dict[ColumnId, JsonValue] = {}
-    for column, given, value in zip(plan.upstreams, inputs, values, strict=True):
+    for place, column in enumerate(plan.upstreams):
+        given = inputs[place]
         code = "input_missing" if given is None else _missing(column, given)
         if given and code is None:
             shown.append(given.value)
-            present[column.column_id] = value
-        elif code is None or accepts_missing:
+            present[column.column_id] = values[place]
+        elif code is None or plan.computation.accepts_missing:
             shown.append(None)
         else:
             return Waiting(code, column.name)
