@@ -211,6 +211,9 @@ def soak(
     ] = 60.0,
     sample_seconds: Annotated[float, typer.Option(help="Between two looks at everything.")] = 30.0,
     workers: Annotated[int, typer.Option(help="Cell workers.")] = 2,
+    tables: Annotated[int, typer.Option(help="Collections of two chained templates.")] = 4,
+    rows: Annotated[int, typer.Option(help="Rows of each of them.")] = 20_000,
+    latency_ms: Annotated[int, typer.Option(help="What the provider takes to answer.")] = 100,
     to: RecordFile = None,
     plot: Plot = None,
     as_json: AsJson = False,
@@ -228,6 +231,9 @@ def soak(
             capacity_seconds=capacity_seconds,
             sample_seconds=sample_seconds,
             workers=workers,
+            tables=tables,
+            rows=rows,
+            latency_ms=latency_ms,
         )
         record = await bench.measure(plan, tell)
         publish(record, bench.plot, to=to, plot=plot, as_json=as_json)

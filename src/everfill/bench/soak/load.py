@@ -99,9 +99,9 @@ class Load:
         return await self._dispatch(table, table.next_rows(_PIECE_ROWS), "reprocess")
 
     async def _import_again(self, table: Table) -> int:
-        """Take a slice from its source with other words; appended rows have no key there."""
-        rows = [n for n in table.next_rows(_PIECE_ROWS) if n <= self.plan.rows]
+        """Take a slice from its source with other words."""
         word, number = table.ids["word"], next(self._numbers)
+        rows = table.next_rows(_PIECE_ROWS)
         batch = [SourceValues(str(n), {word: f"w{n} {number}"}) for n in rows]
         _, changed = await self.app.edits.take_rows(table.collection_id, batch, update=True)
         await self.app.dispatcher.announce(table.collection_id)
@@ -122,21 +122,32 @@ class Load:
         return (await self.app.dispatcher.dispatch(request)).cells
 
     async def _turn_over(self, table: Table) -> int:
-        """New rows come, as many old ones go, computed or not."""
+        """New rows come from the source, as many old ones go, computed or not."""
         word, number = table.ids["word"], next(self._numbers)
-        fresh = [{word: f"new {number} {n}"} for n in range(_TURNOVER_ROWS)]
-        old = [RowId(n) for n in range(table.first, table.first + _TURNOVER_ROWS)]
-        await self.app.edits.append_rows(table.collection_id, fresh, author=_AUTHOR)
-        await self.app.edits.delete_rows(table.collection_id, old, author=_AUTHOR)
+        old = range(table.first, table.first + _TURNOVER_ROWS)
+        fresh = range(old.start + table.rows, old.stop + table.rows)
+        batch = [SourceValues(str(n), {word: f"new {number} {n}"}) for n in fresh]
+        await self.app.edits.take_rows(table.collection_id, batch, update=False)
+        cells = await self._dispatch(table, fresh, "import")
+        await self.app.edits.delete_rows(
+            table.collection_id, [RowId(n) for n in old], author=_AUTHOR
+        )
         table.first += _TURNOVER_ROWS
-        return _TURNOVER_ROWS * len(_TEMPLATES)
+        return cells
 
     async def _visit(self, number: int) -> int:
-        """A collection comes and is filled; the one before goes, done or not."""
+        """A collection comes, is filled and appended to; the one before goes, done or not."""
         table = await self._make(f"visitor-{number}", _TEMPLATES, _VISITOR_ROWS)
         self._visitors.append(table.collection_id)
         cells = await self._dispatch(table, range(1, _VISITOR_ROWS + 1), "import")
+        word = table.ids["word"]
+        fresh = [{word: f"appended {n}"} for n in range(_TURNOVER_ROWS)]
+        await self.app.edits.append_rows(table.collection_id, fresh, author=_AUTHOR)
         if len(self._visitors) > 1:
-            async with self.app.pool.connection() as connection:
-                await Definitions(connection).delete_collection(self._visitors.pop(0))
-        return cells
+            await self._delete(self._visitors.pop(0))
+        return cells + _TURNOVER_ROWS * len(_TEMPLATES)
+
+    async def _delete(self, collection_id: CollectionId) -> None:
+        async with self.app.pool.connection() as connection, connection.transaction():
+            await self.app.queue.lock(connection, collection_id)
+            await Definitions(connection).delete_collection(collection_id)

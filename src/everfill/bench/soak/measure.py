@@ -39,8 +39,8 @@ _LOOK_SECONDS: Final = 0.001
 _PACE_SECONDS: Final = 0.02
 _EDIT_PAUSE_SECONDS: Final = 0.5
 _QUARTERS: Final = 4
-_CLAIM: Final = "edit to claim, p50, ms"
-_SLOWEST: Final = "edit to claim, slowest of a sample, ms"
+_CLAIM: Final = "edit_to_claim_p50_ms"
+_SLOWEST: Final = "edit_to_claim_slowest_ms"
 _MINUTES: Final = "minutes"
 _MEMORY_GROWTH_MAX: Final = 1.10
 _TABLE_GROWTH_MAX: Final = 1.20
@@ -49,12 +49,13 @@ _ALLOWANCE_MIB: Final = 4.0  # what a small process or table may gain, whatever 
 _ALLOWANCE_MS: Final = 1.0
 _EVENTS_MAX: Final = 2_100  # a history is continued as a new one at 2,000
 _KEPT_UP: Final = 0.98
+_SIZES: Final = ("cells_mib", "queue_mib", "rows_mib", "redis_used_mib", "temporal_file_mib")
 _CHARTED: Final = (
-    "memory of Postgres, MiB",
-    "memory of cell worker 1, MiB",
-    "memory of setup worker, MiB",
-    "memory of Temporal, MiB",
-    "cells, MiB",
+    "memory_of_postgres_mib",
+    "memory_of_cell_worker_1_mib",
+    "memory_of_setup_worker_mib",
+    "memory_of_temporal_mib",
+    "cells_mib",
     _CLAIM,
 )
 
@@ -83,7 +84,10 @@ async def measure(plan: Plan, tell: Callable[[str], None]) -> Record:
         benchmark="soak",
         settings=asdict(plan),
         results=results,
-        goals=[*_goals({str(line["figure"]): line for line in results}, asked, left)],
+        goals=[
+            *_goals({str(line["figure"]): line for line in results}),
+            *_load_goals(asked, asked_rate * plan.minutes * 60, left),
+        ],
         notes=[
             f"Capacity {capacity:,.0f} cells/s; {asked:,} cells were asked for.",
             "Medians of each quarter of the time; the first one is warm-up.",
@@ -100,7 +104,7 @@ def plot(record: Record, path: Path) -> None:
         points = [(_number(s[_MINUTES]), _number(s[name])) for s in record.samples if name in s]
         level = _median([figure for _, figure in points], 1)
         if level:
-            lines[name] = [(at, figure / level) for at, figure in points]
+            lines[_words(name)] = [(at, figure / level) for at, figure in points]
     draw_lines(
         path,
         lines,
@@ -242,7 +246,7 @@ def _by_quarters(samples: Sequence[Mapping[str, Scalar]]) -> list[dict[str, Scal
     for name in names:
         figures = [_number(sample[name]) for sample in samples if name in sample]
         medians = [_median(figures, quarter) for quarter in range(_QUARTERS)]
-        quarters = {f"quarter {n}": median for n, median in enumerate(medians, start=1)}
+        quarters = {f"quarter_{n}": median for n, median in enumerate(medians, start=1)}
         lines.append({"figure": name, **quarters, "most": max(figures)})
     return lines
 
@@ -259,18 +263,30 @@ def _number(figure: Scalar) -> float:
     return float(figure)
 
 
-def _goals(lines: Mapping[str, Mapping[str, Scalar]], asked: int, left: int) -> Iterator[Goal]:
-    memory = [name for name in lines if name.startswith("memory of ")]
+def _goals(lines: Mapping[str, Mapping[str, Scalar]]) -> Iterator[Goal]:
+    memory = [name for name in lines if name.startswith("memory_of_")]
     for name in memory:
         yield _flat(lines[name], _MEMORY_GROWTH_MAX, _ALLOWANCE_MIB)
-    for name in ("cells, MiB", "queue, MiB", "rows, MiB", "Redis, its own count, MiB"):
+    for name in _SIZES:
         yield _flat(lines[name], _TABLE_GROWTH_MAX, _ALLOWANCE_MIB)
     yield _flat(lines[_CLAIM], _LATENCY_GROWTH_MAX, _ALLOWANCE_MS)
-    longest = _number(lines["longest open history, events"]["most"])
+    longest = _number(lines["longest_open_history_events"]["most"])
     yield Goal(
         promise=f"no open history longer than {_EVENTS_MAX:,} events",
         measured=f"{longest:,.0f}",
         met=longest <= _EVENTS_MAX,
+    )
+    restarts = _number(lines["processes_started_anew"]["most"])
+    yield Goal(
+        promise="no process died", measured=f"{restarts:,.0f} started anew", met=not restarts
+    )
+
+
+def _load_goals(asked: int, planned: float, left: int) -> Iterator[Goal]:
+    yield Goal(
+        promise="the load was the one that was planned",
+        measured=f"{asked / planned:.2%} of {planned:,.0f} cells asked for",
+        met=asked >= planned * _KEPT_UP,
     )
     done = (asked - left) / max(1, asked)
     yield Goal(
@@ -282,13 +298,17 @@ def _goals(lines: Mapping[str, Mapping[str, Scalar]], asked: int, left: int) -> 
 
 def _flat(line: Mapping[str, Scalar], growth_max: float, allowance: float) -> Goal:
     """The last quarter at most so many times the second, or a little more than it."""
-    before, after = line["quarter 2"], line["quarter 4"]
-    name = line["figure"]
+    before, after = line["quarter_2"], line["quarter_4"]
+    name = str(line["figure"])
     if before is None or after is None:
-        return Goal(promise=f"flat: {name}", measured="too few samples", met=False)
+        return Goal(promise=f"flat: {_words(name)}", measured="too few samples", met=False)
     early, late = _number(before), _number(after)
     return Goal(
-        promise=f"flat: {name}",
+        promise=f"flat: {_words(name)}",
         measured=f"{early:,.1f} in the second quarter, {late:,.1f} in the last",
         met=late <= max(early * growth_max, early + allowance),
     )
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

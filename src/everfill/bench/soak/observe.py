@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeAlias
 
 import psutil
 from temporalio.client import Client
@@ -24,7 +24,9 @@ _MIB: Final = 2**20
 _QUEUE_TABLES: Final = ("queue", "lanes", "lane_tails", "lane_clocks", "claims")
 _HISTORY_TABLES: Final = ("changes", "runs", "usage", "usage_totals")
 """What people did and what was spent: they grow with every edit, because they are to be kept."""
-_SERVERS: Final = {"postgres": "Postgres", "temporal": "Temporal", "valkey-server": "Redis"}
+_SERVERS: Final = {"valkey-server": "redis"}
+
+_Group: TypeAlias = "tuple[str, list[psutil.Process]]"
 
 
 class Observer:
@@ -42,6 +44,7 @@ class Observer:
         self._up = up
         self._temporal = temporal
         self._redis = redis
+        self._known: set[int] = set()
 
     async def look(self) -> dict[str, float]:
         """Every figure now, by its name; memory and sizes in MiB.
@@ -51,32 +54,32 @@ class Observer:
         """
         if not self._up.is_running() or self._up.status() == psutil.STATUS_ZOMBIE:
             raise UnavailableError("bench_soak_failed", "`everfill up` went down.")
-        found = dict(self._memory())
+        groups = list(self._groups())
+        found = dict(_memory(groups))
+        found["processes_started_anew"] = self._started_anew(groups)
         found |= await self._tables()
         found |= await self._histories()
-        found["Redis, its own count, MiB"] = await self._redis_bytes() / _MIB
+        found["redis_used_mib"] = await self._redis_bytes() / _MIB
         return found
 
-    def _memory(self) -> Iterator[tuple[str, float]]:
-        for name, processes in self._groups():
-            total = 0
-            for process in processes:
-                with suppress(psutil.Error):
-                    total += resident_bytes(process)
-            yield f"memory of {name}, MiB", total / _MIB
+    def _started_anew(self, groups: Sequence[_Group]) -> int:
+        """Processes that were not there at the first look: what leaks is hidden by a restart."""
+        present = {processes[0].pid for _, processes in groups}
+        self._known = self._known or present
+        return len(present - self._known)
 
-    def _groups(self) -> Iterator[tuple[str, list[psutil.Process]]]:
+    def _groups(self) -> Iterator[_Group]:
         """Processes that belong together, each with its children."""
-        yield "the client", [psutil.Process()]
+        yield "client", [psutil.Process()]
         yield "up", [self._up]
         cell_workers = 0
         for worker in sorted(self._up.children(), key=lambda process: process.pid):
             words = worker.cmdline()
             if "cell-worker" in words:
                 cell_workers += 1
-                yield f"cell worker {cell_workers}", [worker, *worker.children(recursive=True)]
+                yield f"cell_worker_{cell_workers}", [worker, *worker.children(recursive=True)]
             elif "setup-worker" in words:
-                yield "setup worker", [worker, *worker.children(recursive=True)]
+                yield "setup_worker", [worker, *worker.children(recursive=True)]
         state = find_live_state(stack_paths(self._app.settings))
         if state is None:
             return
@@ -94,13 +97,13 @@ class Observer:
         dead = {name: count for name, _, count in relations}
         assert backlog
         return {
-            "cells, MiB": sizes["cells"],
-            "queue, MiB": sum(sizes[name] for name in _QUEUE_TABLES),
-            "rows, MiB": sizes["rows"],
-            "what is kept of edits, runs and calls, MiB": sum(sizes[n] for n in _HISTORY_TABLES),
-            "dead versions of the queue": sum(dead[name] for name in _QUEUE_TABLES),
-            "dead versions of cells": dead["cells"],
-            "cells waiting or under way": backlog[0],
+            "cells_mib": sizes["cells"],
+            "queue_mib": sum(sizes[name] for name in _QUEUE_TABLES),
+            "rows_mib": sizes["rows"],
+            "kept_of_edits_runs_and_calls_mib": sum(sizes[n] for n in _HISTORY_TABLES),
+            "dead_versions_of_queue": sum(dead[name] for name in _QUEUE_TABLES),
+            "dead_versions_of_cells": dead["cells"],
+            "cells_unsettled": backlog[0],
         }
 
     async def _histories(self) -> dict[str, float]:
@@ -111,9 +114,9 @@ class Observer:
             lengths.append((await handle.describe()).history_length)
         file = stack_paths(self._app.settings).temporal_file
         return {
-            "open workflows": len(lengths),
-            "longest open history, events": max(lengths, default=0),
-            "Temporal's file, MiB": file.stat().st_size / _MIB if file.exists() else 0.0,
+            "open_workflows": len(lengths),
+            "longest_open_history_events": max(lengths, default=0),
+            "temporal_file_mib": file.stat().st_size / _MIB if file.exists() else 0.0,
         }
 
     async def _redis_bytes(self) -> int:
@@ -122,3 +125,12 @@ class Observer:
             default={},
         )
         return int(info.get("used_memory", 0))
+
+
+def _memory(groups: Sequence[_Group]) -> Iterator[tuple[str, float]]:
+    for name, processes in groups:
+        total = 0
+        for process in processes:
+            with suppress(psutil.Error):
+                total += resident_bytes(process)
+        yield f"memory_of_{name}_mib", total / _MIB

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Final
 
 from everfill.kernel.errors import InvalidError
 
 __all__ = ["Plan"]
+
+_SAMPLES_MIN: Final = 8
+"""Two in every quarter of the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +38,15 @@ class Plan:
     latency_ms: int = 100
 
     def __post_init__(self) -> None:
-        for name in ("minutes", "load", "capacity_seconds", "sample_seconds", "workers", "tables"):
+        for name in asdict(self):
             if getattr(self, name) <= 0:
                 raise InvalidError(
                     "plan_invalid", f"{name} is {getattr(self, name)}; it must be more than 0."
                 )
+        if self.minutes * 60 < self.sample_seconds * _SAMPLES_MIN:
+            raise InvalidError(
+                "plan_invalid",
+                f"{self.minutes:g} minutes hold fewer than {_SAMPLES_MIN} samples,"
+                f" one every {self.sample_seconds:g} s.",
+                hint="Take more minutes, or lower --sample-seconds.",
+            )
