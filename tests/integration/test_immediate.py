@@ -11,7 +11,7 @@ import pytest
 
 from engine import Announced, Engine
 from everfill.autofill.columns import ColumnDraft
-from everfill.autofill.dispatch import Dispatcher, Only, Request
+from everfill.autofill.dispatch import Dispatcher, Lane, Only, Request
 from everfill.autofill.edits import SourceValues
 from everfill.autofill.immediate import Immediate
 from everfill.autofill.queue import Spent
@@ -22,7 +22,24 @@ from everfill.tables.schema import Schedule
 from everfill.tables.types import ColumnType, TypeName
 from everfill.tables.values import JsonValue
 
-WORDS = ("", "tea", "7", "1.5", "rice\u0000", "ä {{ }}", "\ud800", "true", "x" * 70_000)
+WORDS = (
+    "",
+    "tea",
+    "7",
+    "1.5",
+    "1e22",
+    "0.10",
+    "rice\u0000",
+    '\x01\x08\x0c\n\r\t\x7f"\\/\u2028',
+    "ä {{ }}",
+    "\ud800",
+    "\ufdd0blob",
+    "true",
+    '{"bb": 1, "a": [1, 2.50], "a": null}',
+    "[1,2]",
+    "x" * 70_000,
+)
+TYPES = (None, None, None, None, "number", "json", "boolean", "choices", "vector")
 
 
 def draft(name: str, template: str, kind: str = "template", **more: object) -> ColumnDraft:
@@ -179,7 +196,7 @@ async def test_a_request_for_what_is_there_goes_by_the_queue(
     assert await queued(engine, table) == (only is None)
 
 
-async def test_a_failing_kind_of_a_chunk_leaves_nothing_half_written(
+async def test_a_chunk_that_is_not_committed_leaves_nothing_and_is_filled_by_another(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = await engine.table("chain", ColumnDraft(name="word"), draft("one", "1 {{word}}"))
@@ -216,12 +233,12 @@ async def test_chunks_are_small_enough_for_edits_to_come_between(
     assert await engine.value(table, RowId(8), "two") == "2 1 7"
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(16))
 async def test_it_stores_what_the_queue_would_have_stored(engine: Engine, seed: int) -> None:
     chance = random.Random(seed)
     inputs, computed = ["a", "b", "c"], _columns(chance)
     rows: list[Mapping[str, JsonValue]] = [
-        {name: chance.choice(WORDS) for name in inputs if chance.random() < 0.9} for _ in range(25)
+        {name: chance.choice(WORDS) for name in inputs if chance.random() < 0.9} for _ in range(40)
     ]
     tables = {
         name: await engine.table(name, *(ColumnDraft(name=key) for key in inputs))
@@ -232,7 +249,7 @@ async def test_it_stores_what_the_queue_would_have_stored(engine: Engine, seed: 
         for column in computed:
             await engine.columns.add(table, column, author="test")
     for name, dispatcher in (("by_queue", engine.dispatcher), ("at_once", immediate(engine))):
-        assert await fill(dispatcher, tables[name]) == 25 * len(computed)
+        assert await fill(dispatcher, tables[name]) == 40 * len(computed)
     await engine.settle(*tables.values())
     assert await stored(engine, tables["at_once"]) == await stored(engine, tables["by_queue"])
     assert await fill(immediate(engine), tables["at_once"]) == await fill(
@@ -241,20 +258,82 @@ async def test_it_stores_what_the_queue_would_have_stored(engine: Engine, seed: 
 
 
 def _columns(chance: random.Random) -> list[ColumnDraft]:
-    """A random chain of pure and called columns over a, b and c; some of numbers."""
+    """A random chain of pure and called columns of many types over a, b and c."""
     names, drafts = ["a", "b", "c"], list[ColumnDraft]()
-    for place in range(5):
+    for place in range(6):
         read = chance.sample(names, chance.randint(1, 2))
-        number = chance.random() < 0.2
+        type_ = chance.choice(TYPES)
+        called = type_ is None and chance.random() < 0.25
         drafts.append(
             draft(
                 f"computed_{place}",
-                "{{" + read[0] + "}}" if number else "-".join("{{" + key + "}}" for key in read),
-                kind="test:count" if chance.random() < 0.2 and not number else "template",
-                type=ColumnType(name=TypeName.NUMBER) if number else None,
-                accepts_missing=chance.random() < 0.3,
+                "{{" + read[0] + "}}" if type_ else "-".join("{{" + key + "}}" for key in read),
+                kind="test:count" if called else "template",
+                type=ColumnType(name=TypeName(type_), free=type_ == "choices") if type_ else None,
+                accepts_missing=chance.random() < 0.5,
                 schedule=Schedule(mode=chance.choice(["on_change", "on_change", "never"])),
             )
         )
         names.append(f"computed_{place}")
     return drafts
+
+
+async def test_what_postgres_writes_anew_is_read_back_before_it_is_used(engine: Engine) -> None:
+    """Postgres sorts an object's keys and has its own way with numbers."""
+    json = ColumnType(name=TypeName.JSON)
+    table = await engine.table(
+        "rewritten",
+        ColumnDraft(name="word"),
+        draft("object", "{{word}}", type=json),
+        draft("shown", "{{object}}"),
+        draft("called", "{{shown}}", kind="test:count"),
+    )
+    await take(engine, table, [{"word": '{"bb": 1, "a": 1e22}'}])
+    await fill(immediate(engine), table)
+    assert (await engine.cell(table, RowId(1), "shown")).status == "queued"
+    await engine.settle(table)
+    assert await engine.value(table, RowId(1), "shown") == '{"a": 10000000000000000000000, "bb": 1}'
+    await engine.reprocess(table, force=False)
+    await engine.settle(table)
+    assert sum(engine.calls().values()) == 1
+
+
+async def test_an_answer_that_reads_a_column_filled_for_the_first_time_is_outdated(
+    engine: Engine,
+) -> None:
+    for dispatcher in (engine.dispatcher, immediate(engine)):
+        table = await engine.table(
+            f"by_hand_{dispatcher is engine.dispatcher}",
+            ColumnDraft(name="word"),
+            draft("one", "1 {{word}}"),
+            draft("two", "2 {{one}}", accepts_missing=True, schedule=Schedule(mode="never")),
+        )
+        await take(engine, table, [{"word": "tea"}])
+        await engine.reprocess(table, "two")
+        await engine.settle(table)
+        assert await engine.value(table, RowId(1), "two") == "2 "
+        one = (await engine.schema(table)).ids["one"]
+        await dispatcher.dispatch(Request(collection_id=table, columns=[one]))
+        await engine.settle(table)
+        assert (await engine.cell(table, RowId(1), "two")).status == "outdated"
+
+
+async def test_more_text_than_is_held_at_once_goes_to_the_queue(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "IMMEDIATE_CHARS_MAX", 20)
+    table = await engine.table("long", ColumnDraft(name="word"), draft("one", "{{word}}"))
+    await take(engine, table, [{"word": "seven.."}] * 5)
+    assert await fill(immediate(engine), table) == 5
+    assert await queued(engine, table) == 3
+
+
+async def test_a_row_named_twice_is_dispatched_once(engine: Engine) -> None:
+    table = await engine.table("twice", ColumnDraft(name="word"), draft("one", "1 {{word}}"))
+    await take(engine, table, [{"word": "tea"}])
+    for dispatcher in (immediate(engine), engine.dispatcher):
+        request = Request(
+            collection_id=table, rows=[RowId(1), RowId(1)], lane=Lane.BULK, force=True
+        )
+        assert (await dispatcher.dispatch(request)).cells == 1
+        await engine.settle(table)

@@ -311,7 +311,9 @@ def _answer(tx: Transaction, key: Key, r: dict[str, Any], *, outdated: bool, dir
 def _mark_by_hand(tx: Transaction, key: Key, value: str | None) -> None:
     """What recomputes only by hand or by the clock is outdated by a value that changed."""
     kept: CellRow | None = tx.find("cells", key)
-    if kept is None or kept.user_value is not None or kept.computed_value == value:
+    if kept and (kept.user_value is not None or kept.computed_value == value):
+        return
+    if kept is None and value is None:
         return
     for column_id in tx.dependents(key.column_id):
         below = key._replace(column_id=column_id)

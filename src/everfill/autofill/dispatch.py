@@ -278,7 +278,7 @@ class Dispatcher:
                 "columns": [column.column_id for column in columns],
                 "only": request.only,
                 "forced": request.force,
-                "rows": None if request.rows is None else sorted(request.rows),
+                "rows": None if request.rows is None else sorted(set(request.rows)),
                 "last_row_id": last if request.rows is None else max(request.rows, default=0),
                 "weight": request.weight,
             },
@@ -314,7 +314,7 @@ class Dispatcher:
         rows = [RowId(row[0]) for row in found]
         filled = Filled()
         if self._immediate:
-            filled = await self._immediate.fill(connection, collection_id, rows, plan, pure)
+            filled = await self._immediate.fill(connection, schema, rows, plan, pure)
         cells = filled.cells
         cells += await self._queue.signal(
             connection, collection_id, filled.rows, filled.rest, run_id=run_id

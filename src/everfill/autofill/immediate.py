@@ -8,12 +8,14 @@ the queue, with its whole row.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import psycopg
+import structlog
 
 from everfill.autofill.calls import call_kind
 from everfill.autofill.finalizer import CompletionSink
@@ -28,14 +30,29 @@ from everfill.kernel.errors import EverfillError
 from everfill.kernel.ids import CollectionId, ColumnId, RowId
 from everfill.tables.cells import Cells, CellStatus, Input
 from everfill.tables.schema import Column, Schema
+from everfill.tables.types import TypeName
 from everfill.tables.values import BlobRef, JsonValue, decode, encode
 
 __all__ = ["Answer", "Filled", "Immediate", "New", "pure_plans"]
 
+_LOG: Final = structlog.stdlib.get_logger()
 _SQL: Final = load_queries("everfill.autofill", "immediate.sql")
 
 _NEW: Final = frozenset({None, "empty", "unfinished"})
 """Dispatches that mean cells of which nothing is stored."""
+
+_AS_WRITTEN: Final = frozenset(
+    {
+        TypeName.TEXT,
+        TypeName.URL,
+        TypeName.BOOLEAN,
+        TypeName.CHOICE,
+        TypeName.DATE,
+        TypeName.DATETIME,
+    }
+)
+"""Types whose values Postgres gives back letter by letter; numbers and keys it writes anew, and
+whoever reads those must see, and hash, what it wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +124,7 @@ class Immediate:
     async def fill(
         self,
         connection: Connection,
-        collection_id: CollectionId,
+        schema: Schema,
         rows: Sequence[RowId],
         signals: Sequence[ColumnSignal],
         plans: Sequence[Plan],
@@ -116,22 +133,25 @@ class Immediate:
 
         Args:
             connection: In a transaction that holds the collection's lock.
-            collection_id: Whose lock.
+            schema: The collection's columns, read in that transaction.
             rows: Existing rows.
             signals: The columns that a dispatch signals, in topological order.
             plans: Those that can be filled at once, as `pure_plans` found in that transaction.
         """
-        if not plans:
+        if not plans or not rows:
             return Filled()
+        collection_id = schema.collection_id
+        done = {plan.column.column_id for plan in plans}
+        watched = {signal.column_id for signal in signals} | _below(schema, done)
         try:
             async with connection.transaction():
-                answers = await self._answer(connection, collection_id, rows, signals, plans)
+                answers = await self._answer(connection, collection_id, rows, watched, plans)
                 await _land(connection, collection_id, answers)
         except psycopg.DataError:  # a value that Postgres refuses: the queue finds out which
+            _LOG.warning("immediate.refused", collection_id=collection_id, first_row=rows[0])
             return Filled()
         if not answers:
             return Filled()
-        done = {plan.column.column_id for plan in plans}
         return Filled(
             rows=sorted({answer.row_id for answer in answers}),
             counts=Counter((answer.column_id, "ready") for answer in answers),
@@ -150,11 +170,11 @@ class Immediate:
         connection: Connection,
         collection_id: CollectionId,
         rows: Sequence[RowId],
-        signals: Sequence[ColumnSignal],
+        watched: Iterable[ColumnId],
         plans: Sequence[Plan],
     ) -> list[Answer]:
         """The answers of the rows that have all of them, by row."""
-        new = await self._read_new(connection, collection_id, rows, signals, plans)
+        new = await self._read_new(connection, collection_id, rows, watched, plans)
         answers: list[Answer] = []
         for plan in plans:
             found = await self._compute(plan, new)
@@ -168,15 +188,11 @@ class Immediate:
         connection: Connection,
         collection_id: CollectionId,
         rows: Sequence[RowId],
-        signals: Sequence[ColumnSignal],
+        watched: Iterable[ColumnId],
         plans: Sequence[Plan],
     ) -> New:
         """The rows of which nothing is stored or on its way in these columns, and their inputs."""
-        params = {
-            "collection_id": collection_id,
-            "rows": list(rows),
-            "columns": [signal.column_id for signal in signals],
-        }
+        params = {"collection_id": collection_id, "rows": list(rows), "columns": list(watched)}
         cursor = await connection.execute(_SQL["known_rows"], params)
         known = {row_id for (row_id,) in await cursor.fetchall()}
         read = {column.column_id for plan in plans for column in plan.upstreams}
@@ -214,6 +230,7 @@ class Immediate:
         inputs = [new.inputs[column.column_id] for column in plan.upstreams]
         values = [new.values[column.column_id] for column in plan.upstreams]
         jobs: list[tuple[RowId, Compute]] = []
+        chars = 0
         for row in new.rows:
             decision = decide(
                 plan,
@@ -222,17 +239,28 @@ class Immediate:
                 [column.get(row) for column in values],
                 forced=True,
             )
-            if isinstance(decision, Compute):
-                jobs.append((row, decision))
+            if not isinstance(decision, Compute):
+                continue
+            chars += len(decision.request.text)
+            if chars > limits.IMMEDIATE_CHARS_MAX:  # the rest is left to the queue
+                break
+            jobs.append((row, decision))
         read_inputs, read_values = new.inputs.get(column_id), new.values.get(column_id)
         answers: list[Answer] = []
         kind = get_kind(plan.kind.name)
         for start in range(0, len(jobs), plan.kind.batch_max):
             batch = jobs[start : start + plan.kind.batch_max]
             requests = [compute.request for _, compute in batch]
-            results = await call_kind(kind, requests, self._context)
+            try:
+                async with asyncio.timeout(limits.IMMEDIATE_SECONDS_MAX):
+                    results = await call_kind(kind, requests, self._context)
+            except TimeoutError:  # not as pure as it says: not under a lock
+                _LOG.warning("immediate.slow_kind", kind=plan.kind.name)
+                break
             for (row, compute), result in zip(batch, results, strict=True):
-                if not isinstance(result, Value):
+                if (
+                    not isinstance(result, Value) or result.usage
+                ):  # what was spent is recorded there
                     continue
                 stored = _encode(result.value)
                 if stored is None:
@@ -254,7 +282,8 @@ class Immediate:
 def pure_plans(schema: Schema, signals: Iterable[ColumnSignal], only: str | None) -> list[Plan]:
     """The columns that a dispatch may fill at once, in topological order.
 
-    Their kind calls nothing, and whatever they read is an input column or one of them.
+    Their kind calls nothing, and whatever they read is an input column or one of them whose values
+    need not be read back.
 
     Args:
         schema: The collection's columns.
@@ -266,15 +295,26 @@ def pure_plans(schema: Schema, signals: Iterable[ColumnSignal], only: str | None
     plans: dict[ColumnId, Plan] = {}
     for signal in signals:
         column = schema.by_id[signal.column_id]
-        if all(_is_input(schema, key) or key in plans for key in column.upstreams) and (
-            plan := _plan(schema, column)
-        ):
+        if all(
+            _is_input(schema, key) or _is_known(plans.get(key)) for key in column.upstreams
+        ) and (plan := _plan(schema, column)):
             plans[column.column_id] = plan
     return list(plans.values())
 
 
 def _is_input(schema: Schema, column_id: ColumnId) -> bool:
     return schema.by_id[column_id].computation is None
+
+
+def _below(schema: Schema, columns: set[ColumnId]) -> set[ColumnId]:
+    """What reads these columns: should it hold an answer, the queue marks that as outdated."""
+    return {
+        column.column_id for column in schema.computed if columns.intersection(column.upstreams)
+    }
+
+
+def _is_known(plan: Plan | None) -> bool:
+    return plan is not None and plan.column.type.name in _AS_WRITTEN
 
 
 def _plan(schema: Schema, column: Column) -> Plan | None:

@@ -138,7 +138,7 @@ class KindSpec:
         output_types: What it can store.
         version: Raised when the same inputs would give another value.
         pure: Whether it calls nothing and is done at once, whatever it is given: it may be computed
-            inside a transaction, by whoever dispatches.
+            inside a transaction, by whoever dispatches. Only an instant kind can be.
     """
 
     name: str
@@ -149,6 +149,10 @@ class KindSpec:
     output_types: frozenset[TypeName]
     version: int = 1
     pure: bool = False
+
+    def __post_init__(self) -> None:
+        if self.pure and self.cost_class is not CostClass.INSTANT:
+            raise ValueError(f"Kind {self.name} is {self.cost_class}, so it cannot be pure.")
 
 
 class ComputeKind(Protocol):

@@ -25,7 +25,9 @@ __all__ = [
     "EXTRACT_SECONDS",
     "EXTRACT_UNPACKED_BYTES_MAX",
     "FUTURE_SECONDS_MAX",
+    "IMMEDIATE_CHARS_MAX",
     "IMMEDIATE_CHUNK_CELLS",
+    "IMMEDIATE_SECONDS_MAX",
     "IMPORT_CHUNK_ROWS",
     "INTERACTIVE_CELLS_MAX",
     "LANES_PER_CLAIM",
@@ -70,7 +72,13 @@ DISPATCH_CHUNK_CELLS: Final = 5_000
 """Cells signalled in one transaction: about 50 ms under the collection's lock."""
 
 IMMEDIATE_CHUNK_CELLS: Final = 2_000
-"""The same where some are filled at once: computing them takes as long as signalling more."""
+"""The same where some are filled at once: with their computing about 50 ms as well."""
+
+IMMEDIATE_CHARS_MAX: Final = 16_000_000
+"""Rendered texts of one column and chunk that are held at once; the queue does the rest."""
+
+IMMEDIATE_SECONDS_MAX: Final = 2.0
+"""What a batch of a pure kind may take under the collection's lock."""
 
 INTERACTIVE_CELLS_MAX: Final = 1_000
 """Cells one request may put into the interactive lane; more is a bulk run."""
