@@ -243,6 +243,25 @@ def test_rows_cells_and_columns_by_hand(cli: Cli) -> None:
     cli.run("collection", "delete", "copy", "--yes")
 
 
+def test_a_recompute_that_is_waited_for_tells_what_failed_and_leaves_with_it(cli: Cli) -> None:
+    (cli.folder / "numbers.toml").write_text(
+        '[[column]]\nname = "number"\nkind = "template"\ntype = "number"\ntemplate = "{{word}}"\n'
+    )
+    source = cli.words("7", "tea")
+    cli.run("fill", source, "--recipe", "numbers.toml", "--collection", "numbers", code=3)
+    done = cli.run("reprocess", "numbers", "--yes", "--wait", code=3)
+    assert "2 cells settled." in done.stderr
+    assert "Failed: 1 x number, value_invalid" in done.stderr
+    again = cli.run("reprocess", "numbers", "--yes", "--wait", "--json", code=3)
+    assert json.loads(again.stdout)["failures"][0]["code"] == "value_invalid"
+
+
+def test_what_is_filled_at_once_is_not_said_to_be_queued(cli: Cli) -> None:
+    cli.run("fill", cli.words("tea", "rice"), "-c", ONE, "--collection", "once")
+    done = cli.run("column", "add", "once", "three = template: 3 {{word}}")
+    assert done.stderr == "2 cells filled.\n"
+
+
 def test_an_outside_server_that_does_not_answer_is_told_as_such(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

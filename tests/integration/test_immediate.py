@@ -6,17 +6,22 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from engine import Announced, Engine
+from everfill.app import App
 from everfill.autofill.columns import ColumnDraft
 from everfill.autofill.dispatch import Dispatcher, Lane, Only, Request
 from everfill.autofill.edits import SourceValues
 from everfill.autofill.immediate import Immediate
 from everfill.autofill.queue import Spent
+from everfill.cli.watching import Meter, dispatch_until_settled
 from everfill.compute.protocol import ComputeContext
 from everfill.kernel import limits
+from everfill.kernel.errors import InvalidError
 from everfill.kernel.ids import CollectionId, ColumnId, RowId
 from everfill.tables.schema import Schedule
 from everfill.tables.types import ColumnType, TypeName
@@ -337,3 +342,42 @@ async def test_a_row_named_twice_is_dispatched_once(engine: Engine) -> None:
         )
         assert (await dispatcher.dispatch(request)).cells == 1
         await engine.settle(table)
+
+
+async def test_what_a_killed_command_left_undispatched_is_dispatched_by_the_next(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "IMMEDIATE_CHUNK_CELLS", 2)
+    table = await engine.table("left", ColumnDraft(name="word"), draft("one", "1 {{word}}"))
+    await take(engine, table, [{"word": "tea"}] * 5)
+    dispatcher = immediate(engine)
+    request = Request(collection_id=table, only=Only.UNFINISHED)
+    async with engine.pool.connection() as connection:
+        run_id = await dispatcher.start_run(connection, request)
+    assert run_id
+    assert await dispatcher.advance(run_id)
+    assert not await engine.queue.is_idle(table)
+    with Meter() as meter:
+        dispatched = await dispatch_until_settled(
+            _app(engine, dispatcher), await engine.schema(table), request, meter
+        )
+    assert dispatched.cells == 0
+    assert await engine.queue.is_idle(table)
+    assert await engine.counts(table) == {"ready": 5}
+
+
+async def test_a_dispatch_that_fails_is_told_while_other_cells_are_under_way(
+    engine: Engine,
+) -> None:
+    table = await engine.table("busy", ColumnDraft(name="word"), draft("one", "1 {{word}}"))
+    await engine.add(table, word="tea")
+    assert await queued(engine, table) == 1
+    schema = await engine.schema(table)
+    request = Request(collection_id=table, columns=[schema.ids["word"]])
+    with Meter() as meter, pytest.raises(InvalidError, match="not a computed one"):
+        async with asyncio.timeout(30):
+            await dispatch_until_settled(_app(engine, engine.dispatcher), schema, request, meter)
+
+
+def _app(engine: Engine, dispatcher: Dispatcher) -> App:
+    return cast("App", SimpleNamespace(pool=engine.pool, dispatcher=dispatcher))

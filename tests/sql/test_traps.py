@@ -13,7 +13,7 @@ import pytest
 from queue_bench import Bench, Table, signals
 from statements import explain, nodes
 
-from everfill.autofill.dispatch import Lane, Request
+from everfill.autofill.dispatch import Dispatched, Lane, Request
 from everfill.autofill.queue import QUERIES, ClaimedCell, Outcome, OutcomeKind, Queue
 from everfill.infra.postgres import open_pool
 from everfill.kernel import limits
@@ -128,14 +128,14 @@ async def test_an_edit_goes_through_between_the_chunks_of_a_bulk_run(
     request = Request(collection_id=table.collection_id, force=True)
     schema_columns = await _columns(bench, table)
     run_id = await bench.dispatcher._start_run(request, schema_columns)
-    assert await bench.dispatcher.advance(run_id) == 10
+    assert await bench.dispatcher.advance(run_id) == Dispatched(cells=10, run_id=run_id)
     last = table.rows[-1]
     await bench.signal(table, [last])
     first, *others = await bench.claim(11)
     assert (first.row_id, first.interactive) == (last, True)
     assert len(others) == 10
-    assert await bench.dispatcher.advance(run_id) == 10
-    assert await bench.dispatcher.advance(run_id) == 10
+    assert await bench.dispatcher.advance(run_id) == Dispatched(cells=10, run_id=run_id)
+    assert await bench.dispatcher.advance(run_id) == Dispatched(cells=10, run_id=run_id)
 
 
 async def _columns(bench: Bench, table: Table) -> list[Any]:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import pytest
+import typer
 
-from everfill.cli.console import out, plain, print_table, tell_queued
+from everfill.cli import console
+from everfill.cli.console import out, plain, print_table, run, tell_queued
+from everfill.cli.exit_codes import ExitCode
 
 
 def test_a_text_cannot_steer_the_terminal() -> None:
@@ -55,6 +58,29 @@ def test_another_table_breaks_long_texts_and_cuts_nothing(monkeypatch: pytest.Mo
 
 def test_queued_cells_are_counted_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     for count in (0, 1, 1_200):
-        tell_queued(count, awaited=True)
+        tell_queued(count)
+    takers = "Workers that run take them; `everfill up` starts some.\n"
+    assert capsys.readouterr().err == (
+        f"0 cells queued.\n1 cell queued.\n{takers}1,200 cells queued.\n{takers}"
+    )
 
-    assert capsys.readouterr().err == "0 cells queued.\n1 cell queued.\n1,200 cells queued.\n"
+
+def test_cells_that_were_filled_at_once_are_not_said_to_be_queued(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tell_queued(0, filled=2_000)
+    assert capsys.readouterr().err == "2,000 cells filled.\n"
+
+
+def test_whoever_says_no_is_told_of_no_fault(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "_spare_what_stays", lambda: None)
+
+    async def refused() -> int:
+        raise typer.Abort
+
+    with pytest.raises(SystemExit) as end:
+        run(refused())
+    assert end.value.code == ExitCode.INTERRUPTED
+    assert capsys.readouterr().err == "Stopped.\n"

@@ -77,9 +77,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatched:
-    """What a dispatch did: cells signalled, and its run where it was a bulk one."""
+    """What a dispatch did.
+
+    Attributes:
+        cells: Signalled, or filled at once.
+        filled: Those that were filled at once.
+        run_id: Its run, where it was a bulk one.
+    """
 
     cells: int
+    filled: int = 0
     run_id: RunId | None = None
 
 
@@ -131,11 +138,7 @@ class Dispatcher:
         if _is_interactive(request, len(columns)):
             assert request.rows is not None, "a request without rows is a bulk one"
             return await self._dispatch_rows(request, columns, request.rows)
-        run_id = await self._start_run(request, columns)
-        cells = 0
-        while (signalled := await persist(partial(self.advance, run_id))) is not None:
-            cells += signalled
-        return Dispatched(cells=cells, run_id=run_id)
+        return await self.finish(await self._start_run(request, columns))
 
     async def start_run(self, connection: Connection, request: Request) -> RunId | None:
         """Record a bulk run inside the caller's transaction; it is signalled by `advance`.
@@ -149,7 +152,7 @@ class Dispatcher:
         columns = _explicit(schema, request.columns)
         return await self._record_run(connection, request, columns) if columns else None
 
-    async def advance(self, run_id: RunId) -> int | None:
+    async def advance(self, run_id: RunId) -> Dispatched | None:
         """Signal the next chunk of a run, in one transaction; None when nothing is left."""
         async with self._pool.connection() as connection, connection.transaction():
             collection_id = await self._run_collection(connection, run_id)
@@ -164,7 +167,15 @@ class Dispatcher:
         if self._immediate:
             await self._immediate.tell(collection_id, filled)
         await self._announcer.announce(collection_id)
-        return cells
+        return Dispatched(cells=cells, filled=filled.cells, run_id=run_id)
+
+    async def finish(self, run_id: RunId) -> Dispatched:
+        """Signal all that is left of a run, chunk by chunk."""
+        cells = filled = 0
+        while chunk := await persist(partial(self.advance, run_id)):
+            cells += chunk.cells
+            filled += chunk.filled
+        return Dispatched(cells=cells, filled=filled, run_id=run_id)
 
     async def finish_stalled(self, *, idle_seconds: float) -> int:
         """Signal what is left of runs whose dispatcher has gone; returns the number of cells."""
@@ -174,11 +185,19 @@ class Dispatcher:
                 {"idle_seconds": idle_seconds, "future_seconds": limits.FUTURE_SECONDS_MAX},
             )
             runs = [RunId(row[0]) for row in await cursor.fetchall()]
-        cells = 0
-        for run_id in runs:
-            while (signalled := await self.advance(run_id)) is not None:
-                cells += signalled
-        return cells
+        return sum([(await self.finish(run_id)).cells for run_id in runs])
+
+    async def finish_runs(self, collection_id: CollectionId) -> int:
+        """Signal what is left of a collection's runs, whoever else is at it; returns the cells.
+
+        A dispatcher that still lives finds its run done.
+        """
+        async with self._pool.connection() as connection:
+            cursor = await connection.execute(
+                _SQL["undispatched_runs"], {"collection_id": collection_id}
+            )
+            runs = [RunId(row[0]) for row in await cursor.fetchall()]
+        return sum([(await self.finish(run_id)).cells for run_id in runs])
 
     async def cancel(self, collection_id: CollectionId, run_id: RunId) -> int:
         """Take what only this run wanted, and nobody has started, out of the queue.

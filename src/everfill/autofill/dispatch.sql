@@ -44,6 +44,12 @@ where dispatched_at is null and cancelled_at is null
         or touched_at > now() + %(future_seconds)s * interval '1 second')
 order by run_id;
 
+-- name: undispatched_runs
+-- Index: runs_undispatched.
+select run_id from runs
+where collection_id = %(collection_id)s and dispatched_at is null and cancelled_at is null
+order by run_id;
+
 -- name: cancel_run
 -- Take what only this run wanted and nobody started out of the queue. An answer whose upstream the
 -- run has recomputed, or is computing, is outdated by that. Returns the number of cells, and those

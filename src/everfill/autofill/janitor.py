@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias
 
@@ -17,7 +16,7 @@ from cronsim import CronSim
 
 from everfill.autofill.dispatch import Dispatcher, Request
 from everfill.autofill.queue import Queue
-from everfill.infra.postgres import OUTAGES, Pool, load_queries, persist
+from everfill.infra.postgres import OUTAGES, Pool, load_queries
 from everfill.kernel.ids import CollectionId, ColumnId
 
 __all__ = ["Janitor", "JanitorReport", "roll_up_usage"]
@@ -158,13 +157,7 @@ class Janitor:
                 return 0
             request = Request(collection_id=collection_id, columns=won, force=True, reason="cron")
             run_id = await self._dispatcher.start_run(connection, request)
-        cells = 0
-        while (
-            run_id
-            and (more := await persist(partial(self._dispatcher.advance, run_id))) is not None
-        ):
-            cells += more
-        return cells
+        return (await self._dispatcher.finish(run_id)).cells if run_id else 0
 
 
 async def roll_up_usage(pool: Pool, collection_id: CollectionId) -> None:

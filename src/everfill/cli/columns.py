@@ -37,7 +37,7 @@ def list_(collection: CollectionName, data_dir: DataDir = None, as_json: AsJson 
 
 @column.command("add")
 def add(collection: CollectionName, definition: Definition, data_dir: DataDir = None) -> None:
-    """Add a column, and queue its cells."""
+    """Add a column, and fill or queue its cells."""
 
     async def work() -> int:
         draft = _draft(definition)
@@ -52,7 +52,7 @@ def add(collection: CollectionName, definition: Definition, data_dir: DataDir = 
                     reason="add_column",
                 )
                 dispatched = await app.dispatcher.dispatch(request)
-                tell_queued(dispatched.cells)
+                tell_queued(dispatched.cells - dispatched.filled, filled=dispatched.filled)
         return ExitCode.DONE
 
     run(work())

@@ -32,6 +32,7 @@ __all__ = [
     "AsJson",
     "DataDir",
     "Interrupted",
+    "counted",
     "err",
     "fail",
     "out",
@@ -103,7 +104,7 @@ def run(work: Coroutine[Any, Any, int | None]) -> NoReturn:
     except Interrupted as stop:
         err.print(str(stop))
         leave(ExitCode.INTERRUPTED)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         err.print("Stopped.")
         raise SystemExit(ExitCode.INTERRUPTED) from None
     except Exception as error:
@@ -165,11 +166,19 @@ def split_collection(text: str) -> tuple[str, str]:
     return namespace or DEFAULT_NAMESPACE, name
 
 
-def tell_queued(count: int) -> None:
-    """Say how many cells were queued, and who computes them."""
-    err.print(f"{count:,} {'cell' if count == 1 else 'cells'} queued.")
+def tell_queued(count: int, *, filled: int = 0) -> None:
+    """Say how many cells were filled at once, how many were queued, and who computes those."""
+    if filled:
+        err.print(f"{counted(filled, 'cell')} filled.")
+    if count or not filled:
+        err.print(f"{counted(count, 'cell')} queued.")
     if count:
         err.print("[dim]Workers that run take them; `everfill up` starts some.[/]")
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 cell`, `2,000 cells`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def print_json(value: object) -> None:

@@ -20,9 +20,7 @@ from everfill.autofill.columns import ColumnDraft, order_drafts
 from everfill.autofill.dispatch import Only, Request
 from everfill.autofill.intake import Intake, Taken
 from everfill.autofill.progress import (
-    Failures,
     Progress,
-    Waits,
     list_failures,
     list_waits,
     read_progress,
@@ -40,7 +38,8 @@ from everfill.cli.console import (
 )
 from everfill.cli.exit_codes import ExitCode
 from everfill.cli.export import export, load_page, print_page
-from everfill.cli.watching import WAIT_REASONS, Meter, counts_line, dispatch_until_settled, duration
+from everfill.cli.trouble import tell_trouble
+from everfill.cli.watching import Meter, counts_line, dispatch_until_settled, duration
 from everfill.cli.workers import start_workers
 from everfill.compute.registry import get_kind
 from everfill.infra.postgres import persist
@@ -57,7 +56,6 @@ __all__ = ["fill"]
 
 _DRAIN_SECONDS: Final = 3.0
 _SHOWN_ROWS: Final = 10
-_TOLD_MAX: Final = 8  # kinds of failure or wait that the summary lists
 _AUTHOR: Final = "person:cli"
 
 
@@ -270,7 +268,6 @@ async def _summarise(
     names = {column.column_id: column.name for column in schema.computed}
     failures = await list_failures(app.pool, schema.collection_id, names)
     waits = await list_waits(app.pool, schema.collection_id, names)
-    failed = counts.total.get("failed", 0)
     if order.as_json:
         print_json(
             {
@@ -289,9 +286,7 @@ async def _summarise(
     elif not order.out:
         print_page(schema.columns, await load_page(app, schema, first=1, count_max=_SHOWN_ROWS))
     _tell(order, source, taken, counts, seconds)
-    _tell_failures(failures)
-    _tell_waits(waits)
-    return ExitCode.CELLS_FAILED if failed else ExitCode.DONE
+    return tell_trouble(failures, waits)
 
 
 def _tell(order: _Order, source: Source, taken: Taken, counts: Progress, seconds: float) -> None:
@@ -321,28 +316,6 @@ def _came(taken: Taken) -> str:
     if taken.changed:
         parts.append(f"{taken.changed:,} cells changed")
     return ", ".join(parts)
-
-
-def _tell_failures(failures: Sequence[Failures]) -> None:
-    for item in failures[:_TOLD_MAX]:
-        message = f": {escape(item.message)}" if item.message else ""
-        err.print(
-            f"[red]Failed:[/] {item.count:,} x {escape(item.column)}, {item.code}{message}",
-            soft_wrap=True,
-        )
-    if failures:
-        err.print("Try them again by running the same command, or see `everfill show`.")
-
-
-def _tell_waits(waits: Sequence[Waits]) -> None:
-    for item in waits[:_TOLD_MAX]:
-        what = item.for_column or "an input"
-        why = WAIT_REASONS.get(item.code, item.code.replace("_", " "))
-        err.print(
-            f"[yellow]Waiting:[/] {item.count:,} x {escape(item.column)}, for {escape(what)} "
-            f"({why})",
-            soft_wrap=True,
-        )
 
 
 async def _schema(app: App, collection_id: CollectionId) -> Schema:

@@ -8,10 +8,12 @@ from typing import Annotated, Final
 import typer
 
 from everfill.app import App, open_app
-from everfill.autofill.dispatch import Dispatched, Only, Request
+from everfill.autofill.dispatch import Only, Request
+from everfill.autofill.progress import list_failures, list_waits
 from everfill.cli.console import (
     AsJson,
     DataDir,
+    counted,
     err,
     print_json,
     run,
@@ -20,6 +22,7 @@ from everfill.cli.console import (
 )
 from everfill.cli.exit_codes import ExitCode
 from everfill.cli.naming import CollectionName, find_collection
+from everfill.cli.trouble import tell_trouble
 from everfill.cli.watching import Meter, dispatch_until_settled
 from everfill.cli.workers import start_workers
 from everfill.kernel.config import Settings
@@ -66,30 +69,39 @@ def reprocess(
                 author="person:cli",
             )
             if wait:
-                dispatched = await _settle(app, settings, schema, request)
-            else:
-                dispatched = await app.dispatcher.dispatch(request)
+                return await _settle(app, settings, schema, request, as_json=as_json)
+            dispatched = await app.dispatcher.dispatch(request)
             if as_json:
                 print_json(asdict(dispatched))
-            elif wait:
-                err.print(
-                    f"{dispatched.cells:,} {'cell' if dispatched.cells == 1 else 'cells'} settled."
-                )
             else:
-                tell_queued(dispatched.cells)
+                tell_queued(dispatched.cells - dispatched.filled, filled=dispatched.filled)
         return ExitCode.DONE
 
     run(work())
 
 
-async def _settle(app: App, settings: Settings, schema: Schema, request: Request) -> Dispatched:
-    """Dispatch, with workers beside, until nothing is unsettled."""
+async def _settle(
+    app: App, settings: Settings, schema: Schema, request: Request, *, as_json: bool
+) -> ExitCode:
+    """Dispatch, with workers beside, until nothing is unsettled, and tell how it ended."""
     async with start_workers(
         settings, cell_workers=settings.worker.processes, drain_seconds=_DRAIN_SECONDS
     ) as needed:
         needed.set()
         with Meter() as meter:
-            return await dispatch_until_settled(app, schema, request, meter)
+            dispatched = await dispatch_until_settled(app, schema, request, meter)
+    names = {column.column_id: column.name for column in schema.computed}
+    failures = await list_failures(app.pool, schema.collection_id, names)
+    waits = await list_waits(app.pool, schema.collection_id, names)
+    if as_json:
+        told = asdict(dispatched) | {
+            "failures": [asdict(item) for item in failures],
+            "waits": [asdict(item) for item in waits],
+        }
+        print_json(told)
+    else:
+        err.print(f"{counted(dispatched.cells, 'cell')} settled.")
+    return tell_trouble(failures, waits)
 
 
 def _only(text: str | None) -> Only | None:

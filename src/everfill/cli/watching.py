@@ -19,7 +19,7 @@ from everfill.kernel.ids import CollectionId, ColumnId
 from everfill.kernel.tasks import end_tasks
 from everfill.tables.schema import Schema
 
-__all__ = ["WAIT_REASONS", "Meter", "counts_line", "dispatch_until_settled", "duration"]
+__all__ = ["Meter", "counts_line", "dispatch_until_settled", "duration"]
 
 _POLL_SECONDS: Final = 0.5
 _POLL_COST_SHARE: Final = 10  # a count that takes long is repeated ten times its length later
@@ -35,15 +35,6 @@ _STYLES: Final = {
     "outdated": "yellow",
     "computing": "cyan",
 }
-WAIT_REASONS: Final = {
-    "input_missing": "it is empty",
-    "upstream_unsettled": "it is not settled yet",
-    "upstream_failed": "it failed",
-    "upstream_not_found": "nothing was found",
-    "upstream_waiting": "it waits itself",
-    "upstream_empty": "it is not computed",
-}
-"""Why a cell waits for another, for people."""
 
 
 class Meter:
@@ -107,6 +98,8 @@ async def dispatch_until_settled(
 ) -> Dispatched:
     """Dispatch, and show progress until the collection is settled.
 
+    What a killed command left undispatched is dispatched first.
+
     Args:
         app: The engine.
         schema: The collection's columns.
@@ -115,7 +108,7 @@ async def dispatch_until_settled(
         on_unsettled: Called whenever something is unsettled.
     """
     names = {column.column_id: column.name for column in schema.computed}
-    dispatch = asyncio.create_task(app.dispatcher.dispatch(request))
+    dispatch = asyncio.create_task(_dispatch(app, request))
     try:
         await _watch_until_settled(
             app.pool,
@@ -130,6 +123,11 @@ async def dispatch_until_settled(
         await end_tasks([dispatch])
 
 
+async def _dispatch(app: App, request: Request) -> Dispatched:
+    await persist(lambda: app.dispatcher.finish_runs(request.collection_id))
+    return await app.dispatcher.dispatch(request)
+
+
 async def _watch_until_settled(
     pool: Pool,
     collection_id: CollectionId,
@@ -142,9 +140,10 @@ async def _watch_until_settled(
     """Until nothing is unsettled and the dispatch is done; raises what that raises."""
     loop = asyncio.get_running_loop()
     watch = Watch()
-    dispatched = False
     while True:
         started = loop.time()
+        if dispatched := dispatch.done():
+            await dispatch
         counts = await persist(lambda: read_progress(pool, collection_id, names))
         watch.add(loop.time(), counts.unsettled)
         told = counts_line(counts, watch, brief=err.is_terminal and err.width < _WIDE_CHARS)
@@ -152,13 +151,12 @@ async def _watch_until_settled(
         pause_seconds = max(_POLL_SECONDS, _POLL_COST_SHARE * (loop.time() - started))
         if counts.unsettled:
             on_unsettled()
-            await asyncio.sleep(pause_seconds)
         elif dispatched:
             return
+        if dispatched:
+            await asyncio.sleep(pause_seconds)
         else:
             await asyncio.wait([dispatch], timeout=pause_seconds)
-            if dispatched := dispatch.done():
-                await dispatch
 
 
 def counts_line(counts: Counts, watch: Watch | None = None, *, brief: bool = False) -> str:
