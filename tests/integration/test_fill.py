@@ -190,7 +190,7 @@ def test_bad_rows_are_left_out_where_asked_and_told_by_line(cli: Cli) -> None:
 
 
 def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(cli: Cli) -> None:
-    source = cli.words(*(f"w{n}" for n in range(60)))
+    source = cli.words(*(f"w{n}" for n in range(400)))
     slow = ("--recipe", "slow.toml", "--out", "out.csv", "--collection", "slow")
     (cli.folder / "slow.toml").write_text(
         '[[column]]\nname = "slow"\nkind = "test:slow"\ntemplate = "{{word}}"\n'
@@ -205,7 +205,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_resumes(cli: Cli) -> None:
     assert process.returncode == 130
     assert "Resume with" in err
     cli.run("fill", source, *slow)
-    assert [row["slow"] for row in cli.table()] == [f"w{n}" for n in range(60)]
+    assert [row["slow"] for row in cli.table()] == [f"w{n}" for n in range(400)]
 
 
 def _ready(cli: Cli) -> int:
