@@ -21,7 +21,13 @@ async def test_a_drain_at_depth_is_counted_whole_and_shared_evenly(
     server_url: str, tmp_path: Path
 ) -> None:
     plan = Plan(
-        depths=[3_200], drain=1_600, batches=[50], collections=8, namespaces=2, rounds=1, workers=2
+        depths=[3_200],
+        drain=1_600,
+        batches=[50],
+        collections=8,
+        namespaces=2,
+        rounds=1,
+        workers=[2],
     )
     told: list[str] = []
     record = await compare(server_url, plan, told.append)
@@ -35,7 +41,7 @@ async def test_a_drain_at_depth_is_counted_whole_and_shared_evenly(
     record.write(tmp_path / "record.json")
     body = json.loads((tmp_path / "record.json").read_text())
     assert body["machine"]["cores"] >= 1
-    assert body["settings"]["workers"] == 2
+    assert body["settings"]["workers"] == "2"
     plot(record, tmp_path / "chart.svg")
     assert (tmp_path / "chart.svg").read_text().startswith("<?xml")
 

@@ -57,7 +57,7 @@ class Noise:
         spread: Standard deviation of the loop's times, as a share of their mean.
         slowest: The slowest time over the median.
         load: Runnable processes a core over the last minute.
-        stolen: Share of processor time that the host took away since it started.
+        stolen: Share of processor time that the host took away meanwhile.
     """
 
     spread: float
@@ -126,15 +126,17 @@ class Record:
 
 def measure_noise() -> Noise:
     """Time one loop twenty times; about half a second."""
+    before = psutil.cpu_times()
     times = [_loop_seconds() for _ in range(_LOOPS)]
     median = statistics.median(times)
     ticks = psutil.cpu_times()
-    total = sum(ticks)
+    total = sum(ticks) - sum(before)
+    stolen = getattr(ticks, "steal", 0.0) - getattr(before, "steal", 0.0)
     return Noise(
         spread=round(statistics.stdev(times) / statistics.mean(times), 3),
         slowest=round(max(times) / median, 2),
         load=round(os.getloadavg()[0] / (os.cpu_count() or 1), 2),
-        stolen=round(getattr(ticks, "steal", 0.0) / total, 4) if total else 0.0,
+        stolen=round(stolen / total, 4) if total else 0.0,
     )
 
 

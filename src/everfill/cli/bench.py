@@ -40,6 +40,10 @@ def simulate(
         float, typer.Option(help="Share of the calls that fail in passing.")
     ] = 0.0,
     loss_rate: Annotated[float, typer.Option(help="Share of the workers lost in a round.")] = 0.0,
+    lease_rounds: Annotated[
+        int, typer.Option(help="Rounds until a lost worker's cells are taken back.")
+    ] = 5,
+    retry_rounds: Annotated[int, typer.Option(help="Rounds until a failed call is retried.")] = 3,
     storm_rounds: Annotated[
         int, typer.Option(help="Rounds between two storms of signals; 0: none.")
     ] = 0,
@@ -74,6 +78,8 @@ def simulate(
             dirty_rate=dirty_rate,
             failure_rate=failure_rate,
             loss_rate=loss_rate,
+            lease_rounds=lease_rounds,
+            retry_rounds=retry_rounds,
             storm_rounds=storm_rounds,
             storm_cells=storm_cells,
             events_per_cell=events_per_cell,
@@ -93,14 +99,17 @@ def simulate(
 def queue(
     depths: Annotated[
         str, typer.Option(help="Cells queued when the drain begins; several with commas between.")
-    ] = "10000,100000,1000000",
+    ] = "10000,100000,1000000,10000000",
     batches: Annotated[
         str, typer.Option(help="Most cells of one claim; several with commas between.")
     ] = "200,1000",
     drain: Annotated[int, typer.Option(help="Most cells drained at a depth.")] = 200_000,
-    workers: Annotated[int, typer.Option(help="Worker processes.")] = 2,
+    workers: Annotated[
+        str, typer.Option(help="Worker processes; several numbers with commas between.")
+    ] = "2",
     collections: Annotated[int, typer.Option(help="Collections.")] = 16,
     namespaces: Annotated[int, typer.Option(help="Namespaces.")] = 4,
+    payload_bytes: Annotated[int, typer.Option(help="Bytes of an answer.")] = 200,
     rounds: Annotated[int, typer.Option(help="How often each is measured.")] = 2,
     peers_python: Annotated[
         Path | None,
@@ -109,6 +118,10 @@ def queue(
     peers: Annotated[
         str, typer.Option(help="Which of the others, with commas between.")
     ] = "pgqueuer,procrastinate,dbos",
+    peers_depth_max: Annotated[
+        int, typer.Option(help="Deepest queue the others are measured at.")
+    ] = 1_000_000,
+    peers_seconds_max: Annotated[int, typer.Option(help="Longest drain of another queue.")] = 30,
     to: RecordFile = None,
     plot: Plot = None,
     as_json: AsJson = False,
@@ -126,12 +139,15 @@ def queue(
             depths=_sizes(depths),
             batches=_sizes(batches),
             drain=drain,
-            workers=workers,
+            workers=_sizes(workers),
             collections=collections,
             namespaces=namespaces,
+            payload_bytes=payload_bytes,
             rounds=rounds,
             peers_python=peers_python,
             peers=peers.split(","),
+            peers_depth_max=peers_depth_max,
+            seconds_max=peers_seconds_max,
         )
         with scratch_settings() as settings:
             async with open_stack(settings) as endpoints:
@@ -150,7 +166,7 @@ def fill(
     provider_rows: Annotated[int, typer.Option(help="Rows of a provider's fill.")] = 5_000,
     slots: Annotated[int, typer.Option(help="Calls under way at once.")] = 200,
     edits: Annotated[int, typer.Option(help="Rows edited in mid-run.")] = 20,
-    rounds: Annotated[int, typer.Option(help="How often each is measured.")] = 1,
+    rounds: Annotated[int, typer.Option(help="How often each is measured.")] = 2,
     pixeltable_python: Annotated[
         Path | None,
         typer.Option(
@@ -187,7 +203,9 @@ def fill(
 def edit(
     cells: Annotated[int, typer.Option(help="Cells of the bulk run.")] = 1_000_000,
     edits: Annotated[int, typer.Option(help="Edits in its collection, and in another.")] = 150,
-    workers: Annotated[int, typer.Option(help="Cell workers.")] = 2,
+    workers: Annotated[int, typer.Option(help="Cell workers, of 20 slots each.")] = 2,
+    latency_ms: Annotated[int, typer.Option(help="What the provider takes to answer.")] = 50,
+    cap_cells: Annotated[int, typer.Option(help="Most cells in flight of a collection.")] = 30,
     to: RecordFile = None,
     plot: Plot = None,
     as_json: AsJson = False,
@@ -196,7 +214,10 @@ def edit(
     from everfill.bench import edit as bench  # noqa: PLC0415 - start-up of others
 
     async def measure() -> None:
-        record = await bench.measure(bench.Plan(cells=cells, edits=edits, workers=workers), tell)
+        plan = bench.Plan(
+            cells=cells, edits=edits, workers=workers, latency_ms=latency_ms, cap_cells=cap_cells
+        )
+        record = await bench.measure(plan, tell)
         publish(record, bench.plot, to=to, plot=plot, as_json=as_json)
 
     run(measure())

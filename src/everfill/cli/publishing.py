@@ -84,7 +84,8 @@ def _print_machine(record: Record) -> None:
         out.print(f"[dim]Settings: {_listed(record.settings)}.[/]", soft_wrap=True)
     out.print(
         f"[dim]Noise just before: one loop's times spread {noise.spread:.1%},"
-        f" the slowest {noise.slowest} times the median; load {noise.load} a core.[/]",
+        f" the slowest {noise.slowest} times the median; load {noise.load} a core,"
+        f" {noise.stolen:.1%} stolen by the host.[/]",
         soft_wrap=True,
     )
 

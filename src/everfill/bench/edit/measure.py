@@ -23,6 +23,7 @@ from everfill.bench.record import Goal, Record, Scalar, measure_noise
 from everfill.bench.scratch import scratch_settings
 from everfill.bench.statistics import percentile_ms
 from everfill.infra.postgres import load_queries
+from everfill.kernel.errors import InvalidError, UnavailableError
 from everfill.kernel.ids import CellKey, CollectionId, ColumnId, RowId
 from everfill.tables.definitions import Definitions
 
@@ -35,6 +36,7 @@ _LOOK_SECONDS: Final = 0.001
 _CAP_LOOK_SECONDS: Final = 0.005
 _PAUSE_SECONDS: Final = (0.05, 0.2)
 _GOAL_MS: Final = 20.0
+_START_SECONDS_MAX: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,11 @@ class Plan:
     workers: int = 2
     latency_ms: int = 50
     cap_cells: int = 30
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value < 1:
+                raise InvalidError("plan_invalid", f"{name} is {value}; it must be at least 1.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +190,8 @@ async def _watching_caps(app: App) -> AsyncGenerator[_Caps, None]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+    if not task.cancelled() and (error := task.exception()):
+        raise error
 
 
 async def _edit_all(
@@ -190,7 +199,10 @@ async def _edit_all(
 ) -> tuple[list[float], list[float]]:
     """Seconds of edits in the collection of the bulk run, and in the other."""
     chance = random.Random(1)  # noqa: S311 - a choice of rows, no secret
+    began = time.perf_counter()
     while not caps.most:
+        if time.perf_counter() - began > _START_SECONDS_MAX:
+            raise UnavailableError("bench_workers_failed", "The workers did not take up any cell.")
         await asyncio.sleep(_CAP_LOOK_SECONDS)
     same: list[float] = []
     other: list[float] = []

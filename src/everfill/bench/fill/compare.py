@@ -44,8 +44,10 @@ async def compare(plan: Plan, tell: Callable[[str], None]) -> Record:
         benchmark="fill",
         settings={
             "rows": plan.rows,
+            "latencies_ms": ", ".join(map(str, plan.latencies_ms)),
             "provider_rows": plan.provider_rows,
             "slots": plan.slots,
+            "edits": plan.edits,
             "rounds": plan.rounds,
         },
         results=[_line(result) for result in results],
@@ -101,8 +103,14 @@ def _medians(measured: Sequence[Measured]) -> list[Measured]:
 
 
 def _goals(plan: Plan, results: Sequence[Measured]) -> Iterator[Goal]:
+    works = {work.name: work for work in plan.works}
     for ours in (found for found in results if found.subject == _OURS):
         rivals = [f for f in results if f.work == ours.work and f.subject != _OURS]
+        yield Goal(
+            promise=f"no cell lost or wrong: {ours.work}",
+            measured=f"{ours.lost_cells} of {ours.cells:,}",
+            met=ours.lost_cells == 0,
+        )
         if ours.spent_passes is not None:
             yield Goal(
                 promise="spend after kill -9 at most one pass and the calls in flight",
@@ -110,14 +118,18 @@ def _goals(plan: Plan, results: Sequence[Measured]) -> Iterator[Goal]:
                 met=ours.spent_passes <= 1 + plan.slots / ours.cells,
             )
         for rival in rivals:
-            yield from _against(ours, rival)
+            yield from _against(ours, rival, works[ours.work])
 
 
-def _against(ours: Measured, rival: Measured) -> Iterator[Goal]:
-    if ours.edit_p50_ms and rival.edit_p50_ms:
+def _against(ours: Measured, rival: Measured, work: Work) -> Iterator[Goal]:
+    if work.edits:
+        promise = f"an edit in mid-run under 1/{_EDIT_TIMES_MIN} of {rival.subject}'s time"
+        if not (ours.edit_p50_ms and rival.edit_p50_ms):
+            yield Goal(promise=promise, measured="no edit fell into the run", met=False)
+            return
         times = rival.edit_p50_ms / ours.edit_p50_ms
         yield Goal(
-            promise=f"an edit in mid-run under 1/{_EDIT_TIMES_MIN} of {rival.subject}'s time",
+            promise=promise,
             measured=f"1/{times:.0f} ({ours.edit_p50_ms:.0f} and {rival.edit_p50_ms:.0f} ms)",
             met=times > _EDIT_TIMES_MIN,
         )

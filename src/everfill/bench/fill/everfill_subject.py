@@ -16,6 +16,7 @@ from typing import Final
 
 import psutil
 
+from everfill import __version__
 from everfill.app.wiring import App, open_app
 from everfill.bench.fill.plan import Measured, Work
 from everfill.bench.fill.provider_process import count_calls
@@ -153,6 +154,7 @@ async def measure_everfill(work: Work, *, slots: int, provider_url: str | None) 
             wrong_cells = fill.wrong_cells()
     return Measured(
         subject="everfill",
+        version=__version__,
         work=work.name,
         cells=work.cells,
         seconds=seconds,
@@ -184,7 +186,10 @@ async def _watching(app: App, fill: _Fill, meter: UsageMeter) -> AsyncGenerator[
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, Exception):
+            raise error
 
 
 async def _see_first(app: App, first: _FirstCell) -> None:
@@ -226,7 +231,10 @@ async def _columns(app: App) -> tuple[CollectionId, ColumnId, ColumnId]:
 
 async def _kill_at_half(fill: _Fill, provider_url: str, before: int) -> None:
     """Kill the command with its workers once half of the calls are made."""
+    assert fill.process
     while await count_calls(provider_url) - before < fill.work.cells // 2:
+        if fill.process.returncode is not None:
+            raise UnavailableError("bench_fill_failed", "The fill ended before half of its calls.")
         await asyncio.sleep(_LOOK_SECONDS)
     await fill.kill()
 

@@ -36,6 +36,7 @@ async def measure_pixeltable(
     cpu_seconds: float | None = filled.get("cpu_seconds_per_1000_cells")
     return Measured(
         subject="pixeltable",
+        version=found["version"],
         work=work.name,
         cells=work.cells,
         seconds=filled.get("seconds"),

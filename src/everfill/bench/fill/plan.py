@@ -54,7 +54,7 @@ class Plan:
     provider_rows: int = 5_000
     slots: int = 200
     edits: int = 20
-    rounds: int = 1
+    rounds: int = 2
     pixeltable_python: Path | None = None
 
     def __post_init__(self) -> None:
@@ -106,6 +106,7 @@ class Measured:
 
     Attributes:
         subject: Who filled.
+        version: Of the subject.
         work: What was filled.
         cells: Cells computed.
         seconds: From the start of the import to the last cell.
@@ -119,6 +120,7 @@ class Measured:
     """
 
     subject: str
+    version: str
     work: str
     cells: int
     seconds: float | None = None

@@ -6,8 +6,6 @@ the rest of a layer is the server's, or waiting for it.
 
 from __future__ import annotations
 
-import asyncio
-import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Sequence
@@ -18,9 +16,7 @@ from typing import Final
 
 from everfill.app import App, open_app
 from everfill.autofill.cell_worker import INSTANT_CLAIM_CELLS
-from everfill.autofill.columns import ColumnDraft
 from everfill.autofill.dispatch import Dispatcher, Request
-from everfill.autofill.edits import SourceValues
 from everfill.autofill.filler import Filler
 from everfill.autofill.finalizer import Result
 from everfill.autofill.immediate import Answer, Immediate, New
@@ -31,17 +27,14 @@ from everfill.bench.fill.everfill_subject import measure_everfill
 from everfill.bench.fill.plan import Work
 from everfill.bench.record import Goal, Record, Scalar, measure_noise
 from everfill.bench.scratch import scratch_settings
+from everfill.bench.words import make_words, recompute_by_command
 from everfill.compute.protocol import ComputeContext
 from everfill.infra.postgres import Connection
-from everfill.kernel import limits
-from everfill.kernel.errors import UnavailableError
 from everfill.kernel.ids import CellKey, CollectionId
-from everfill.tables.definitions import Definitions
 
 __all__ = ["measure", "plot"]
 
 _LEASE_SECONDS: Final = 60.0
-_TABLE: Final = "words"
 _PATHS: Final = {
     "new rows": ("import", "fill at once", "compute at once"),
     "recompute": (
@@ -123,12 +116,12 @@ async def measure(rows: int, tell: Callable[[str], None]) -> Record:
     with scratch_settings() as settings:
         async with open_app(settings, name="everfill-bench") as app:
             tell(f"by hand: {rows:,} rows, two templates, filled at once")
-            collection_id = await _import(app, rows, layers)
+            collection_id = await make_words(app, rows, lambda: layers.timed("import"))
             await _fill_at_once(app, collection_id, layers)
             tell("by hand: the same recomputed through the queue")
             await _recompute(app, collection_id, layers)
             tell("recomputed by the command")
-            recomputed_seconds = await _recompute_by_command(app)
+            recomputed_seconds = await recompute_by_command(app)
     tell("filled by the command")
     filled = await measure_everfill(
         Work(name="two templates", rows=rows), slots=20, provider_url=None
@@ -206,39 +199,8 @@ async def _recompute(app: App, collection_id: CollectionId, layers: _Layers) -> 
     await filler.aclose()
 
 
-async def _recompute_by_command(app: App) -> float:
-    """Seconds that `everfill reprocess` takes for the same."""
-    started = time.perf_counter()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "everfill", "reprocess", _TABLE, "--yes", "--wait"),
-        *("--data-dir", str(app.settings.data_dir)),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    if code := await process.wait():
-        raise UnavailableError("bench_reprocess_failed", f"It ended with exit code {code}.")
-    return time.perf_counter() - started
-
-
 def _context(app: App) -> ComputeContext:
     return ComputeContext(settings=app.settings, files=app.blobs)
-
-
-async def _import(app: App, rows: int, layers: _Layers) -> CollectionId:
-    """A table of one word a row, and two columns computed from it."""
-    async with app.pool.connection() as connection:
-        made = await Definitions(connection).create_collection("default", _TABLE)
-    key = made.collection_id
-    word = await app.columns.add(key, ColumnDraft(name="word"), author="bench")
-    for start in range(0, rows, limits.IMPORT_CHUNK_ROWS):
-        numbers = range(start, min(rows, start + limits.IMPORT_CHUNK_ROWS))
-        batch = [SourceValues(str(n), {word: f"w{n}"}) for n in numbers]
-        with layers.timed("import"):
-            await app.edits.take_rows(key, batch, update=False)
-    for name, template in (("one", "1 {{word}}"), ("two", "2 {{one}}")):
-        draft = ColumnDraft(name=name, kind="template", template=template)
-        await app.columns.add(key, draft, author="bench")
-    return key
 
 
 async def _compute(

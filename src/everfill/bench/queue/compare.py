@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -37,13 +38,16 @@ async def compare(server_url: str, plan: Plan, tell: Callable[[str], None]) -> R
     noise = measure_noise()
     measured: list[Measured] = []
     for turn in range(plan.rounds):
-        for subject, depth, batch in _turns(plan, turn):
-            tell(f"round {turn + 1}: {subject}, {depth:,} queued, batch {batch or 'its own'}")
+        for subject, depth, batch, workers in _turns(plan, turn):
+            tell(
+                f"round {turn + 1}: {subject}, {depth:,} queued, batch {batch or 'its own'},"
+                f" {workers} workers"
+            )
             async with fresh_database(server_url) as url:
                 found = (
-                    await measure_peer(url, plan, subject, depth)
+                    await measure_peer(url, plan, subject, depth, workers)
                     if batch is None
-                    else await measure_everfill(url, plan, depth, batch)
+                    else await measure_everfill(url, plan, depth, batch, workers)
                 )
             tell(f"  {found.cells_per_second:,.0f} cells/s")
             measured.append(found)
@@ -64,6 +68,7 @@ def plot(record: Record, path: Path) -> None:
     for line in record.results:
         batch = line["batch"]
         name = f"{line['subject']}, batch {batch}" if batch else str(line["subject"])
+        name += f", {line['workers']} workers"
         point = (float(str(line["depth"])), float(str(line["cells_per_second"])))
         series.setdefault(name, []).append(point)
     draw_lines(
@@ -75,22 +80,23 @@ def plot(record: Record, path: Path) -> None:
     )
 
 
-def _turns(plan: Plan, turn: int) -> Iterator[tuple[str, int, int | None]]:
-    """Subject, depth and batch (None: a peer), starting with another subject in each round."""
-    for depth in plan.depths:
+def _turns(plan: Plan, turn: int) -> Iterator[tuple[str, int, int | None, int]]:
+    """Subject, depth, batch (None: a peer) and workers, starting with another one each round."""
+    for depth, workers in product(plan.depths, plan.workers):
         subjects: list[tuple[str, int | None]] = [(_EVERFILL, batch) for batch in plan.batches]
         if plan.peers_python and depth <= plan.peers_depth_max:
             subjects += [(peer, None) for peer in plan.peers]
         first = turn % len(subjects)
         for subject, batch in subjects[first:] + subjects[:first]:
-            yield subject, depth, batch
+            yield subject, depth, batch, workers
 
 
 def _medians(measured: Sequence[Measured]) -> list[Measured]:
-    """For each subject, depth and batch the round with the median rate (the slower of two)."""
-    groups: dict[tuple[str, int, int | None], list[Measured]] = {}
+    """Of each subject, depth, batch and workers the median round by rate (the slower of two)."""
+    groups: dict[tuple[str, int, int | None, int], list[Measured]] = {}
     for found in measured:
-        groups.setdefault((found.subject, found.depth, found.batch), []).append(found)
+        key = (found.subject, found.depth, found.batch, found.workers)
+        groups.setdefault(key, []).append(found)
     chosen: list[Measured] = []
     for group in groups.values():
         ordered = sorted(group, key=lambda found: found.cells_per_second)
@@ -135,13 +141,16 @@ def _against_peers(results: Sequence[Measured]) -> Iterator[Goal]:
 
 def _flatness(ours: Sequence[Measured]) -> Iterator[Goal]:
     """How much longer a claim takes at the deepest queue than at the shallowest, by batch."""
-    for batch in sorted({found.batch for found in ours if found.batch}):
-        own = sorted((f for f in ours if f.batch == batch), key=lambda found: found.depth)
+    for batch, workers in sorted({(f.batch, f.workers) for f in ours if f.batch}):
+        own = sorted(
+            (f for f in ours if (f.batch, f.workers) == (batch, workers)),
+            key=lambda found: found.depth,
+        )
         if len(own) > 1 and own[0].claim_p50_ms and own[-1].claim_p50_ms:
             times = own[-1].claim_p50_ms / own[0].claim_p50_ms
             yield Goal(
-                promise=f"a claim of {batch} at {own[-1].depth:,} within {_GOAL_FLATNESS} times"
-                f" one at {own[0].depth:,}",
+                promise=f"a claim of {batch} by {workers} workers at {own[-1].depth:,}"
+                f" within {_GOAL_FLATNESS} times one at {own[0].depth:,}",
                 measured=f"{times:.2f} times",
                 met=times <= _GOAL_FLATNESS,
             )
@@ -149,7 +158,7 @@ def _flatness(ours: Sequence[Measured]) -> Iterator[Goal]:
 
 def _settings(plan: Plan) -> dict[str, Scalar]:
     return {
-        key: value if isinstance(value, int) else str(value)
+        key: value if isinstance(value, int) else ", ".join(map(str, value))
         for key, value in asdict(plan).items()
         if key != "peers_python"
     }

@@ -20,10 +20,11 @@ from everfill.kernel.errors import UnavailableError
 
 __all__ = ["measure_everfill"]
 
+_CLAIMS_EACH_MIN: Final = 4  # fewer cannot be shared out evenly
 _WATCH_SECONDS: Final = 0.005
 
 
-async def measure_everfill(url: str, plan: Plan, depth: int, batch: int) -> Measured:
+async def measure_everfill(url: str, plan: Plan, depth: int, batch: int, workers: int) -> Measured:
     """Fill a fresh database to the depth, drain a part of it, check what landed.
 
     Raises:
@@ -37,7 +38,7 @@ async def measure_everfill(url: str, plan: Plan, depth: int, batch: int) -> Meas
         )
         before = await read_number(pool, "written")
         watch = asyncio.create_task(_watch_caps(pool))
-        tallies = await _drain(url, plan, min(plan.drain, load.cells), batch)
+        tallies = await _drain(url, plan, min(plan.drain, load.cells), batch, workers)
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
         assert watch.cancelled(), str(watch.exception())
@@ -47,6 +48,9 @@ async def measure_everfill(url: str, plan: Plan, depth: int, batch: int) -> Meas
         warm_up = sum(tally.warm_up_cells for tally in tallies)
         assert landed == drained + warm_up, f"{drained + warm_up} came home, {landed} have a value"
     seconds = max(t.ended_at for t in tallies) - min(t.began_at for t in tallies)
+    is_shared = (
+        drained + warm_up < load.cells and drained >= _CLAIMS_EACH_MIN * batch * plan.collections
+    )
     claims = [seconds for tally in tallies for seconds in tally.claims]
     finalizes = [seconds for tally in tallies for seconds in tally.finalizes]
     return Measured(
@@ -54,6 +58,7 @@ async def measure_everfill(url: str, plan: Plan, depth: int, batch: int) -> Meas
         version=__version__,
         depth=load.cells,
         batch=batch,
+        workers=workers,
         drained=drained,
         cells_per_second=drained / seconds,
         enqueue_per_second=load.dispatch_cells_per_second,
@@ -64,19 +69,19 @@ async def measure_everfill(url: str, plan: Plan, depth: int, batch: int) -> Meas
         wal_bytes_per_cell=load.dispatch_wal_bytes + written / drained,
         entry_bytes=load.queue_bytes,
         cpu_us_per_cell=sum(tally.cpu_seconds for tally in tallies) / drained * 1e6,
-        fairness_index=_fairness(tallies, plan) if drained < load.cells else None,
+        fairness_index=_fairness(tallies, plan) if is_shared else None,
     )
 
 
-async def _drain(url: str, plan: Plan, cells: int, batch: int) -> list[Tally]:
+async def _drain(url: str, plan: Plan, cells: int, batch: int, processes: int) -> list[Tally]:
     """Let worker processes go at the same moment; returns what each did."""
-    share = -(-cells // plan.workers)
+    share = -(-cells // processes)
     command = [sys.executable, "-m", "everfill.bench.queue.worker", url]
     arguments = [str(share), str(batch), str(plan.payload_bytes)]
     pipe = asyncio.subprocess.PIPE
     workers = [
         await asyncio.create_subprocess_exec(*command, *arguments, stdin=pipe, stdout=pipe)
-        for _ in range(plan.workers)
+        for _ in range(processes)
     ]
     try:
         for worker in workers:

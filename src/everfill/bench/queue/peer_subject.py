@@ -18,13 +18,13 @@ _SETUP_SECONDS_MAX: Final = 600  # a million jobs are enqueued first
 _WORDS_MAX: Final = 400
 
 
-async def measure_peer(url: str, plan: Plan, name: str, depth: int) -> Measured:
+async def measure_peer(url: str, plan: Plan, name: str, depth: int, workers: int) -> Measured:
     """Measure one of the others in a fresh database, at the batch its script found fastest.
 
     Raises:
         UnavailableError: `bench_peer_failed`, with its last words.
     """
-    report = await _run(name, url, plan, depth)
+    report = await _run(name, url, plan, depth, workers)
     cpu = report["cpu_seconds_per_1000_jobs"]
     latency: Mapping[str, float | None] = report["latency_ms"]
     return Measured(
@@ -32,6 +32,7 @@ async def measure_peer(url: str, plan: Plan, name: str, depth: int) -> Measured:
         version=report["version"],
         depth=depth,
         batch=None,
+        workers=workers,
         drained=report["drained"],
         cells_per_second=report["drain_per_second"],
         enqueue_per_second=report["enqueue_per_second"],
@@ -46,12 +47,12 @@ async def measure_peer(url: str, plan: Plan, name: str, depth: int) -> Measured:
     )
 
 
-async def _run(name: str, url: str, plan: Plan, depth: int) -> dict[str, Any]:
+async def _run(name: str, url: str, plan: Plan, depth: int, workers: int) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
         str(plan.peers_python),
         str(_SCRIPTS / f"{name}_queue.py"),
         *("--dsn", url, "--depth", str(depth), "--drain", str(min(plan.drain, depth))),
-        *("--workers", str(plan.workers), "--batch", "0"),
+        *("--workers", str(workers), "--batch", "0"),
         *("--payload-bytes", str(plan.payload_bytes), "--seconds-max", str(plan.seconds_max)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -19,7 +19,7 @@ class Plan:
         depths: Cells queued when the drain begins.
         drain: Most cells that are drained, so that the rate is one at that depth.
         batches: Most cells of one claim.
-        workers: Worker processes.
+        workers: Worker processes; several numbers of them are measured in turn.
         collections: Collections that share the cells, evenly.
         namespaces: Namespaces that own the collections, in turn.
         payload_bytes: Bytes of an answer.
@@ -33,7 +33,7 @@ class Plan:
     depths: Sequence[int]
     drain: int = 200_000
     batches: Sequence[int] = (1_000,)
-    workers: int = 2
+    workers: Sequence[int] = (2,)
     collections: int = 16
     namespaces: int = 4
     payload_bytes: int = 200
@@ -44,7 +44,9 @@ class Plan:
     seconds_max: int = 30
 
     def __post_init__(self) -> None:
-        for name in ("drain", "workers", "collections", "namespaces", "rounds"):
+        if min(self.workers) < 1:
+            raise InvalidError("plan_invalid", "A drain needs at least one worker.")
+        for name in ("drain", "collections", "namespaces", "rounds"):
             if getattr(self, name) < 1:
                 raise InvalidError(
                     "plan_invalid", f"{name} is {getattr(self, name)}; it must be at least 1."
@@ -70,6 +72,7 @@ class Measured:
         version: Its version.
         depth: Cells queued when the drain began.
         batch: Most cells of one claim; None: what its script found fastest.
+        workers: Worker processes.
         drained: Cells claimed and finalized.
         cells_per_second: Of the drain.
         enqueue_per_second: Of the bulk enqueue before it.
@@ -78,13 +81,15 @@ class Measured:
         wal_bytes_per_cell: Write-ahead log, enqueue and drain.
         entry_bytes: Size of a queued cell with its index entries.
         cpu_us_per_cell: Processor time of the worker processes.
-        fairness_index: Jain's, over collections, while all had work.
+        fairness_index: Jain's, over collections, while all had work; None where that was for fewer
+            than a few claims each, which no queue can share out evenly.
     """
 
     subject: str
     version: str
     depth: int
     batch: int | None
+    workers: int
     drained: int
     cells_per_second: float
     enqueue_per_second: float

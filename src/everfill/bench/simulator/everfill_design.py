@@ -22,6 +22,8 @@ __all__ = ["Simulation", "run_everfill"]
 
 _EVENTS_PER_DRAIN: Final = 6
 """One activity that drains completions: three events of its own, three of the task that asks."""
+_FAIRNESS_MIN: Final = 0.95
+_FAIR_ROUNDS_MIN: Final = 5  # of fewer, the last claims decide
 _CELLS_PER_DRAIN: Final = 1_000
 """Completions that one drain takes while a collection is busy."""
 _HISTORY_EVENTS_MAX: Final = 2_000
@@ -65,6 +67,7 @@ class Simulation:
         self._waits: list[Ids] = []
         self._in_flight_most = self._served_even = 0
         self.fairness_index = 1.0
+        self._fair_rounds = 0
 
     def run(self) -> None:
         """From the first signal until every cell is settled."""
@@ -223,6 +226,7 @@ class Simulation:
         if not self.scheduler.ran_dry:
             served = [room.served / room.weight for room in self._namespaces]
             self.fairness_index = jain(served, len(served))
+            self._fair_rounds += 1
 
     def _lanes(self) -> tuple[list[Lane], list[Lane]]:
         def lane(number: int, cells: int, *, interactive: bool) -> Lane:
@@ -244,6 +248,10 @@ class Simulation:
         assert bool(honest.all()), "a cell shows an answer that is not the newest"
         for room in (*self._collections, *self._namespaces):
             assert room.in_flight == 0, "a claim leaked"
+        caps = (self.scenario.collection_cap_cells, self.scenario.namespace_cap_cells)
+        if caps == (None, None) and self._fair_rounds >= _FAIR_ROUNDS_MIN:
+            told = f"the namespaces were served unevenly: {self.fairness_index:.3f}"
+            assert self.fairness_index >= _FAIRNESS_MIN, told
 
     def report(self, elapsed_seconds: float) -> Report:
         """The figures of a run that is over."""
