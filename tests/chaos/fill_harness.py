@@ -16,10 +16,11 @@ import psycopg
 
 from everfill.infra.stack import open_stack
 from everfill.infra.stack.client import stack_paths
-from everfill.infra.stack.state import StackState, find_live_state
+from everfill.infra.stack.state import ServerName, StackState, find_live_state
 from everfill.kernel.config import Settings
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
+COLUMNS = 4  # called, called, filled at once, and one that reads both
 CAP_CELLS = 1_000  # what one collection may have in flight here, so also what a kill may cost
 
 
@@ -44,6 +45,8 @@ class Fill:
             *(sys.executable, "-m", "everfill", "fill", str(self.source)),
             *("--column", "one = test:count: 1 {{word}}"),
             *("--column", "two = test:count: 2 {{one}}"),
+            *("--column", "at_once = template: <{{word}}>"),
+            *("--column", "after = template: {{at_once}} {{two}}"),
             *("--out", str(self.out), "--data-dir", str(self.data_dir)),
         ]
         environment = {
@@ -95,21 +98,41 @@ def kill(pid: int | None) -> None:
 
 def check(fill: Fill, faults: int) -> None:
     with fill.out.open(encoding="utf-8", newline="") as file:
-        found = [(row["word"], row["one"], row["two"]) for row in csv.DictReader(file)]
-    assert found == [(f"w{n}", f"1 w{n}", f"2 1 w{n}") for n in range(fill.rows)]
+        found = [tuple(row.values()) for row in csv.DictReader(file)]
+    wanted = [
+        (f"w{n}", f"1 w{n}", f"2 1 w{n}", f"<w{n}>", f"<w{n}> 2 1 w{n}") for n in range(fill.rows)
+    ]
+    assert found == wanted
     calls = Counter(fill.counted.read_text().splitlines())
     assert len(calls) == 2 * fill.rows
     assert sum(calls.values()) - len(calls) <= faults * CAP_CELLS
 
 
+def in_flight(fill: Fill) -> int:
+    """Cells that are claimed now; 0 where nobody can be asked."""
+    state = fill.state()
+    if state is None or ServerName.POSTGRES not in state.servers:
+        return 0
+    try:
+        with psycopg.connect(
+            state.servers[ServerName.POSTGRES].address, connect_timeout=1
+        ) as connection:
+            row = connection.execute("select coalesce(sum(n), 0) from everfill.claims").fetchone()
+    except psycopg.Error:
+        return 0
+    return int(row[0]) if row else 0
+
+
 async def in_database(fill: Fill) -> list[tuple[int, ...]]:
+    """Entries and claims that are left, and cells that have a value."""
     async with (
         open_stack(Settings(data_dir=fill.data_dir)) as endpoints,
         await psycopg.AsyncConnection.connect(endpoints.postgres_url) as connection,
     ):
         await connection.execute("set search_path = everfill")
         cursor = await connection.execute(
-            "select (select count(*) from queue), (select count(*) from cells"
+            "select (select count(*) from queue), (select count(*) from claims),"
+            " (select count(*) from cells"
             " where computed_value is not null)"
         )
         return await cursor.fetchall()

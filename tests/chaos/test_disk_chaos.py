@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from fill_harness import Fill, check, in_database, kill
+from fill_harness import COLUMNS, Fill, check, in_database, kill
 
 from everfill.cli.exit_codes import ExitCode
 
@@ -143,4 +143,4 @@ def test_a_command_killed_on_a_full_disk_leaves_nothing_running_and_does_not_sta
     fill.start()
     assert end_of(fill) == ExitCode.DONE, fill.told()
     check(fill, faults=2)
-    assert asyncio.run(in_database(fill)) == [(0, 2 * fill.rows)]
+    assert asyncio.run(in_database(fill)) == [(0, 0, COLUMNS * fill.rows)]

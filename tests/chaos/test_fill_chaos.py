@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from fill_harness import Fill, check, in_database, kill
+from fill_harness import CAP_CELLS, COLUMNS, Fill, check, in_database, in_flight, kill
 
 from everfill.infra.stack.state import ServerName
 
@@ -104,6 +104,7 @@ def run(fill: Fill, *, faults: int, seed: int, patience_seconds: float) -> list[
     fill.start()
     while not fill.ended_well():
         assert time.monotonic() < deadline, f"not finished after {done}"
+        assert in_flight(fill) <= CAP_CELLS, f"the cap was exceeded after {done}"
         if due and fill.computed() >= due[0]:
             due.pop(0)
             fault = FAULTS[len(done) % len(FAULTS)]
@@ -120,7 +121,7 @@ def test_a_fill_survives_every_kind_of_fault(tmp_path: Path, seed: int) -> None:
     done = run(fill, faults=len(FAULTS), seed=seed, patience_seconds=300)
     assert len(done) == len(FAULTS)
     check(fill, len(done))
-    assert asyncio.run(in_database(fill)) == [(0, 2 * fill.rows)]
+    assert asyncio.run(in_database(fill)) == [(0, 0, COLUMNS * fill.rows)]
 
 
 @pytest.mark.slow
@@ -131,4 +132,4 @@ def test_a_large_fill_survives_twenty_faults(tmp_path: Path, seed: int) -> None:
     done = run(fill, faults=20, seed=seed, patience_seconds=1_800)
     assert len(done) == 20
     check(fill, len(done))
-    assert asyncio.run(in_database(fill)) == [(0, 2 * fill.rows)]
+    assert asyncio.run(in_database(fill)) == [(0, 0, COLUMNS * fill.rows)]

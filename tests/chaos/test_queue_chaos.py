@@ -14,12 +14,16 @@ from pathlib import Path
 import pytest
 from obstore.store import MemoryStore
 
+from engine import Announced
 from everfill.autofill.columns import ColumnDraft, ColumnKeeper
 from everfill.autofill.dispatch import Dispatcher, Lane, Only, Request
-from everfill.autofill.edits import Edits
+from everfill.autofill.edits import Edits, SourceValues
+from everfill.autofill.immediate import Immediate
 from everfill.autofill.queue import Queue
+from everfill.compute.protocol import ComputeContext
 from everfill.infra.blobs import Blobs
 from everfill.infra.postgres import Pool
+from everfill.kernel.config import Settings
 from everfill.kernel.ids import CellKey, CollectionId, ColumnId, RowId
 from everfill.tables.definitions import Definitions
 
@@ -28,6 +32,7 @@ PATIENCE_SECONDS = 120
 LEASE_SECONDS = 0.5
 COLLECTION_CAP = 30
 NAMESPACE_CAP = 50
+ARRIVING_ROWS = 20
 WORKERS = 3
 _IN_FLIGHT = """
     select coalesce(sum(n), 0)::int, coalesce(max(n), 0)::int
@@ -48,13 +53,6 @@ _COMPUTED = """
 """
 
 
-class Silent:
-    """Nobody needs to be told here."""
-
-    async def announce(self, collection_id: CollectionId) -> None:
-        del collection_id
-
-
 @dataclass
 class Chaos:
     """Two tables, some workers, and a hand that kills them."""
@@ -66,13 +64,16 @@ class Chaos:
     rows: int
     tables: list[CollectionId] = field(default_factory=list)
     inputs: dict[CollectionId, ColumnId] = field(default_factory=dict)
+    arrived: int = 0
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     spawned: int = 0
     over: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         blobs = Blobs(MemoryStore())
-        self.dispatcher = Dispatcher(self.pool, self.queue, blobs, Silent())
+        context = ComputeContext(settings=Settings(), files=blobs)
+        immediate = Immediate(blobs=blobs, context=context, sink=Announced())
+        self.dispatcher = Dispatcher(self.pool, self.queue, blobs, Announced(), immediate)
         self.edits = Edits(self.pool, self.queue, blobs, self.dispatcher)
 
     async def make(self) -> None:
@@ -85,7 +86,7 @@ class Chaos:
             key = made.collection_id
             self.tables.append(key)
             self.inputs[key] = await keeper.add(key, ColumnDraft(name="x"), author="test")
-            for column, template in (("a", "{{x}}"), ("b", "{{a}}"), ("c", "{{b}}")):
+            for column, template in (("a", "{{x}}'"), ("b", "{{a}}'"), ("c", "{{b}}'")):
                 draft = ColumnDraft(name=column, kind="template", template=template)
                 await keeper.add(key, draft, author="test")
             await self.edits.append_rows(
@@ -103,7 +104,7 @@ class Chaos:
         worker.wait()
 
     async def disturb(self) -> None:
-        """One edit, bulk run, kill or cancellation."""
+        """One edit, bulk run, kill, cancellation, or rows that arrive while others edit them."""
         key = self.chance.choice(self.tables)
         match self.chance.randrange(8):
             case 0:
@@ -117,11 +118,31 @@ class Chaos:
                 done = await self.dispatcher.dispatch(Request(collection_id=key, lane=Lane.BULK))
                 assert done.run_id is not None
                 await self.dispatcher.cancel(key, done.run_id)
+            case 3:
+                await asyncio.gather(self.arrive(key), *(self.edit(key) for _ in range(3)))
             case _:
-                row = RowId(self.chance.randint(1, self.rows))
-                cell = CellKey(row, self.inputs[key])
-                value = f"{self.chance.randrange(1_000_000)}"
-                await self.edits.set_cells(key, {cell: value}, author="test")
+                await self.edit(key)
+
+    async def arrive(self, key: CollectionId) -> None:
+        """New rows come from a source, and are filled where they are dispatched."""
+        x = self.inputs[key]
+        names = range(self.arrived, self.arrived + ARRIVING_ROWS)
+        self.arrived += ARRIVING_ROWS
+        batch = [SourceValues(f"{key} {name}", {x: f"{name}"}) for name in names]
+        await self.edits.take_rows(key, batch, update=False)
+        await self.dispatcher.dispatch(Request(collection_id=key, only=Only.UNFINISHED))
+
+    async def edit(self, key: CollectionId) -> None:
+        """Type over an input, of a row that has just arrived as well."""
+        async with self.pool.connection() as connection:
+            cursor = await connection.execute(
+                "select max(row_id) from rows where collection_id = %s", [key]
+            )
+            ((last,),) = await cursor.fetchall()
+        row = RowId(self.chance.choice([last, self.chance.randint(1, last)]))
+        cell = CellKey(row, self.inputs[key])
+        value = f"{self.chance.randrange(1_000_000)}"
+        await self.edits.set_cells(key, {cell: value}, author="test")
 
     async def tend(self) -> None:
         """What the janitor does."""
@@ -180,7 +201,8 @@ async def run_chaos(pool: Pool, url: str, *, seed: int, rows: int, steps: int) -
 
 async def check(chaos: Chaos, rows: int) -> None:
     assert chaos.over == [], "a cap was exceeded"
-    assert await chaos.scalar(_COMPUTED) == rows * 3 * len(chaos.tables), "a cell was lost"
+    all_rows = rows * len(chaos.tables) + chaos.arrived
+    assert await chaos.scalar(_COMPUTED) == 3 * all_rows, "a cell was lost"
     assert await chaos.scalar(_WRONG) == 0, "a stale value stands"
     deadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
     assert await chaos.scalar(deadlocks) == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from fill_harness import Fill, check, in_database, kill
+from fill_harness import COLUMNS, Fill, check, in_database, kill
 
 from everfill.cli.exit_codes import ExitCode
 from everfill.infra.stack.state import ServerName, StackState
@@ -69,13 +69,19 @@ def until_computed(fill: Fill, cells: int) -> None:
         time.sleep(0.02)
 
 
-def run(fill: Fill, leave: Callable[[StackState], Callable[[], None]], *, redis_ends: int) -> None:
+def run(
+    fill: Fill,
+    leave: Callable[[StackState], Callable[[], None]],
+    *,
+    redis_ends: int,
+    away_seconds: float = 0.0,
+) -> None:
     """Fill with Temporal away from early on to the end, and Redis ending now and then."""
     fill.start()
     until_computed(fill, 200)
     state = fill.state()
     assert state
-    go_on = leave(state)
+    go_on, left_at = leave(state), time.monotonic()
     try:
         ended = 0
         for number in range(1, redis_ends + 1):
@@ -83,12 +89,13 @@ def run(fill: Fill, leave: Callable[[StackState], Callable[[], None]], *, redis_
             ended += restart_redis(fill)
         assert fill.process
         code = fill.process.wait(PATIENCE_SECONDS)
+        time.sleep(max(0.0, left_at + away_seconds - time.monotonic()))
     finally:
         go_on()
     assert code == ExitCode.DONE, fill.told()
     assert ended > 0 or redis_ends == 0
     check(fill, faults=0)
-    assert asyncio.run(in_database(fill)) == [(0, 2 * fill.rows)]
+    assert asyncio.run(in_database(fill)) == [(0, 0, COLUMNS * fill.rows)]
 
 
 @pytest.mark.chaos
@@ -104,4 +111,9 @@ def test_a_fill_ends_while_temporal_is_silent_and_redis_restarts(tmp_path: Path)
 def test_a_large_fill_ends_while_temporal_is_away(
     tmp_path: Path, leave: Callable[[StackState], Callable[[], None]], redis_ends: int
 ) -> None:
-    run(Fill(tmp_path, rows=60_000), leave, redis_ends=redis_ends)
+    fill = Fill(tmp_path, rows=60_000)
+    run(fill, leave, redis_ends=redis_ends, away_seconds=180)
+    fill.start()  # the same command again, with Temporal back
+    assert fill.process
+    assert fill.process.wait(PATIENCE_SECONDS) == ExitCode.DONE, fill.told()
+    check(fill, faults=0)

@@ -46,6 +46,14 @@ def test_drafts_come_after_those_they_read() -> None:
     assert order_drafts([last, first]) == [first, last]
 
 
+def test_columns_stay_in_the_order_given_where_that_is_possible() -> None:
+    one, two = draft("one", "{{word}}"), draft("two", "{{one}}")
+    three, four = draft("three", "{{word}}"), draft("four", "{{three}} {{two}}")
+    assert order_drafts([one, two, three, four]) == [one, two, three, four]
+    assert order_drafts([four, one, two, three]) == [one, two, three, four]
+    assert order_drafts([two, three, one]) == [three, one, two]
+
+
 def test_a_column_given_twice_is_refused() -> None:
     with pytest.raises(InvalidError, match="'a' is given twice"):
         order_drafts([draft("a", "{{x}}"), draft("a", "{{y}}")])

@@ -205,7 +205,7 @@ def resolve(draft: ColumnDraft) -> tuple[ColumnType, Computation | None]:
 
 
 def order_drafts(drafts: Sequence[ColumnDraft]) -> list[ColumnDraft]:
-    """Drafts after those they refer to, otherwise as given.
+    """Drafts after those they refer to; in the order given, where that is such an order.
 
     Raises:
         InvalidError: `column_twice`, or `cycle` where they refer to each other in a circle.
@@ -225,9 +225,8 @@ def order_drafts(drafts: Sequence[ColumnDraft]) -> list[ColumnDraft]:
     left, placed = list(drafts), list[ColumnDraft]()
     while left:
         names = {draft.name for draft in left}
-        free = [draft for draft in left if not names & templates.mentions(draft.template or "")]
-        placed += free
-        left = [draft for draft in left if draft not in free]
+        free = (n for n, d in enumerate(left) if not names & templates.mentions(d.template or ""))
+        placed.append(left.pop(next(free)))
     return placed
 
 
