@@ -29,9 +29,10 @@ test *args:
 unit *args:
     python -m pytest tests/unit "$@"
 
-# Faults on purpose: killed processes, cut connections, a flushed Redis (slow)
+# Faults on purpose: killed processes, cut connections, a flushed Redis, and thousands of seeds of the
+# simulated engine (slow); a failure prints its seed
 chaos *args:
-    python -m pytest tests/chaos -m "slow or chaos" "$@"
+    python -m pytest tests/chaos tests/sim -m "slow or chaos" "$@"
 
 # List the benchmarks, or run one: just bench NAME ARGS
 bench *args:

@@ -1,4 +1,4 @@
-"""The worker processes that `fill` and `up` start beside themselves.
+"""The worker processes that `fill`, `up` and `reprocess --wait` start beside themselves.
 
 A worker ends when its standard input closes, so it cannot outlive whoever started it, whatever
 kills that. One that dies is started again. Their logs go to files.
