@@ -333,6 +333,21 @@ async def test_more_text_than_is_held_at_once_goes_to_the_queue(
     assert await queued(engine, table) == 3
 
 
+async def test_a_column_asked_for_below_one_that_follows_is_filled_with_it(engine: Engine) -> None:
+    table = await engine.table(
+        "between",
+        ColumnDraft(name="word"),
+        draft("first", "1 {{word}}"),
+        draft("follows", "2 {{first}}"),
+        draft("last", "3 {{follows}}"),
+    )
+    await take(engine, table, [{"word": "tea"}])
+    ids = (await engine.schema(table)).ids
+    request = Request(collection_id=table, columns=[ids["first"], ids["last"]])
+    assert (await immediate(engine).dispatch(request)).filled == 3
+    assert await engine.value(table, RowId(1), "last") == "3 2 1 tea"
+
+
 async def test_a_row_named_twice_is_dispatched_once(engine: Engine) -> None:
     table = await engine.table("twice", ColumnDraft(name="word"), draft("one", "1 {{word}}"))
     await take(engine, table, [{"word": "tea"}])

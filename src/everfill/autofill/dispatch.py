@@ -376,9 +376,11 @@ def _explicit(schema: Schema, wanted: Sequence[ColumnId] | None) -> list[Column]
 
 
 def _plan(schema: Schema, explicit: Sequence[ColumnId], *, force: bool) -> list[ColumnSignal]:
-    """The columns to signal: those asked for, and what follows them by itself."""
+    """The columns to signal, in topological order: those asked for, and what follows them."""
     automatic, _ = _followers(schema, explicit)
-    return _signals([schema.by_id[key] for key in explicit], automatic, force=force)
+    signals = _signals([schema.by_id[key] for key in explicit], automatic, force=force)
+    by_id = {signal.column_id: signal for signal in signals}
+    return [by_id[column.column_id] for column in schema.computed if column.column_id in by_id]
 
 
 def _followers(schema: Schema, roots: Sequence[ColumnId]) -> tuple[list[Column], list[Column]]:
