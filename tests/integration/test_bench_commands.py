@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 _MINUTES = 0.15
@@ -63,3 +66,28 @@ def test_a_soak_gets_done_what_it_asks_for(soaked: tuple[Mapping[str, Any], Path
     assert planned["met"], planned
     waiting = next(line for line in record["results"] if line["figure"] == "cells_unsettled")
     assert waiting["most"] < asked
+
+
+def test_a_benchmark_that_is_told_to_end_leaves_nothing_running(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "everfill", "bench", "soak", "--minutes", "5"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        command = psutil.Process(process.pid)
+        deadline = time.monotonic() + 60
+        while not _is_at_work(command):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        started = command.children(recursive=True)
+        process.terminate()
+        process.wait(60)
+    _, left = psutil.wait_procs(started, timeout=60)
+    assert left == []
+    assert list(tmp_path.glob("everfill-bench-*")) == []
+
+
+def _is_at_work(command: psutil.Process) -> bool:
+    children = command.children(recursive=True)
+    return any("cell-worker" in child.cmdline() for child in children if child.is_running())

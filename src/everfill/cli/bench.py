@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,12 @@ from everfill.kernel.errors import InvalidError
 __all__ = ["bench"]
 
 bench = typer.Typer(help="Measure what Everfill claims, on this machine.", no_args_is_help=True)
+
+
+@bench.callback()
+def begin() -> None:
+    """A benchmark that is told to end takes along what it started, as at Ctrl-C."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 @bench.command()
