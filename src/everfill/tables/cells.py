@@ -19,7 +19,7 @@ from everfill.infra.postgres import Connection, load_queries
 from everfill.kernel.ids import CellKey, CollectionId, ColumnId, RowId
 from everfill.tables.large_values import LargeValues
 from everfill.tables.schema import Column, Schema
-from everfill.tables.values import MISSING, JsonValue, Missing
+from everfill.tables.values import MISSING, BlobRef, JsonValue, Missing, decode
 
 __all__ = ["SHOWN", "Cell", "CellStatus", "Cells", "Input", "NewRow"]
 
@@ -231,8 +231,12 @@ class Cells:
         self, column: Column, kept: Sequence[Any], entry: tuple[str, Any] | None
     ) -> Cell:
         user, computed, stored, locked, version, computed_at, reason, provenance = kept
-        user_value = MISSING if user is None else await self._large.restore(user)
-        computed_value = MISSING if computed is None else await self._large.restore(computed)
+        user_value = MISSING if user is None else decode(user)
+        if isinstance(user_value, BlobRef):
+            user_value = await self._large.fetch(user_value)
+        computed_value = MISSING if computed is None else decode(computed)
+        if isinstance(computed_value, BlobRef):
+            computed_value = await self._large.fetch(computed_value)
         kept_as = settled = _STATUSES[stored]
         if settled is not CellStatus.EMPTY and version not in {None, column.definition_version}:
             settled, reason = CellStatus.OUTDATED, {"code": "definition_changed"}

@@ -36,8 +36,10 @@ class LargeValues:
             UnavailableError: `blobs_unavailable`.
         """
         value = decode(stored)
-        if not isinstance(value, BlobRef):
-            return value
-        large = decode(await self._blobs.get(value.sha256))
+        return await self.fetch(value) if isinstance(value, BlobRef) else value
+
+    async def fetch(self, reference: BlobRef) -> JsonValue:
+        """The value that is a blob; raises like `restore`."""
+        large = decode(await self._blobs.get(reference.sha256))
         assert not isinstance(large, BlobRef), "a blob holds a value, not another reference"
         return large
