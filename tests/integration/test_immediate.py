@@ -348,6 +348,20 @@ async def test_a_column_asked_for_below_one_that_follows_is_filled_with_it(engin
     assert await engine.value(table, RowId(1), "last") == "3 2 1 tea"
 
 
+async def test_a_new_column_is_filled_at_once_while_others_of_its_row_are_under_way(
+    engine: Engine,
+) -> None:
+    table = await engine.table(
+        "others", ColumnDraft(name="word"), draft("called", "{{word}}", kind="test:count")
+    )
+    await engine.add(table, word="tea")
+    assert await queued(engine, table) == 1
+    one = await engine.columns.add(table, draft("one", "1 {{word}}"), author="test")
+    request = Request(collection_id=table, columns=[one])
+    assert (await immediate(engine).dispatch(request)).filled == 1
+    assert await queued(engine, table) == 1
+
+
 async def test_a_row_named_twice_is_dispatched_once(engine: Engine) -> None:
     table = await engine.table("twice", ColumnDraft(name="word"), draft("one", "1 {{word}}"))
     await take(engine, table, [{"word": "tea"}])

@@ -1,10 +1,11 @@
 -- Filling pure columns of new rows inside the transaction that dispatches them.
 
 -- name: known_rows
--- Which of the rows have an entry, or something stored in these columns.
+-- Which of the rows have an entry, or something stored, in these columns.
 -- Index: the keys of queue and cells.
 select row_id from queue
 where collection_id = %(collection_id)s and row_id = any (%(rows)b::bigint[])
+    and column_id = any (%(columns)b::int[])
 union
 select row_id from cells
 where collection_id = %(collection_id)s and row_id = any (%(rows)b::bigint[])
