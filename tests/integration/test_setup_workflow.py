@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
 import pytest_asyncio
 import redis.asyncio as aioredis
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from engine import Engine
 from everfill.autofill.activities import Activities
@@ -17,6 +18,7 @@ from everfill.autofill.announcer import TemporalAnnouncer
 from everfill.autofill.bus import Bus
 from everfill.autofill.columns import ColumnDraft
 from everfill.autofill.dispatch import Dispatcher, Request
+from everfill.autofill.histories import forget_histories
 from everfill.autofill.janitor import Janitor, roll_up_usage
 from everfill.autofill.queue import Capacity
 from everfill.autofill.setup_worker import SetupWorker
@@ -139,6 +141,34 @@ async def test_a_dispatch_starts_the_one_workflow_of_its_collection_which_ends_w
     shared = await served.bus.find_shared(table)
     assert shared is not None
     assert b'"one"' in shared
+
+
+async def test_histories_that_are_over_are_forgotten_and_open_ones_stay(served: Served) -> None:
+    table = await words(served.engine, "one", 100)
+    await fill(served, table)
+
+    async def closed() -> list[str]:
+        query = f'WorkflowId = "{setup_id(table)}" AND ExecutionStatus != "Running"'
+        return [found.run_id async for found in served.client.list_workflows(query)]
+
+    async def is_listed() -> bool:
+        return bool(await closed())
+
+    await until(is_listed)
+    (run_id,) = await closed()
+    assert await forget_histories(served.client, older_than=timedelta(hours=1)) == 0
+    assert await forget_histories(served.client, older_than=timedelta()) >= 1
+
+    async def is_gone() -> bool:
+        try:
+            await served.client.get_workflow_handle(setup_id(table), run_id=run_id).describe()
+        except RPCError as error:
+            return error.status is RPCStatusCode.NOT_FOUND
+        return False
+
+    await until(is_gone)
+    janitor = await served.client.get_workflow_handle(JANITOR_ID).describe()
+    assert janitor.status is WorkflowExecutionStatus.RUNNING
 
 
 async def test_frames_of_a_second_fill_tell_only_of_the_second(served: Served) -> None:

@@ -14,6 +14,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from everfill.autofill.activities import Activities
+from everfill.autofill.histories import forget_histories
 from everfill.autofill.janitor_workflow import JanitorWorkflow
 from everfill.autofill.setup_workflow import SetupWorkflow
 from everfill.autofill.workflow_names import JANITOR_ID, JANITOR_WORKFLOW, JanitorStart
@@ -24,6 +25,7 @@ from everfill.kernel.errors import UnavailableError
 __all__ = ["SetupWorker"]
 
 _ENSURE_SECONDS: Final = 10.0  # a deleted Temporal database is without a janitor for at most this
+_HISTORIES_KEPT: Final = timedelta(minutes=10)  # long enough to look at what went wrong
 _SHUTDOWN_SECONDS: Final = 8.0  # Temporal's core has been seen never to finish its own
 _RECONNECT_SECONDS: Final = 1.0
 _LOG: Final = structlog.stdlib.get_logger()
@@ -83,6 +85,8 @@ class SetupWorker:
             while not stop.is_set():
                 await self._ensure_janitor(client, policy)
                 policy = WorkflowIDConflictPolicy.USE_EXISTING
+                if self._settings.temporal.address is None:
+                    await _forget_histories(client)
                 await _wait(stop, _ENSURE_SECONDS)
 
     async def _ensure_janitor(self, client: Client, policy: WorkflowIDConflictPolicy) -> None:
@@ -102,6 +106,13 @@ class SetupWorker:
             )
         except RPCError as error:  # Temporal restarts; the next round makes up for it
             _LOG.info("setup_worker.janitor_not_ensured", error=str(error))
+
+
+async def _forget_histories(client: Client) -> None:
+    try:
+        await forget_histories(client, older_than=_HISTORIES_KEPT)
+    except RPCError as error:  # the next round makes up for it
+        _LOG.info("setup_worker.histories_kept", error=str(error))
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:

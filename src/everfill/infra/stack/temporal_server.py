@@ -22,6 +22,12 @@ __all__ = ["TemporalServer", "is_readable_database", "read_port", "set_aside"]
 
 _log = structlog.get_logger(__name__)
 
+_CACHES: Final = (
+    'history.cacheTTL="2m"',
+    "history.hostLevelCacheMaxSize=500",
+    'history.eventsCacheTTL="2m"',
+)
+"""One workflow per active collection needs little of what a cluster keeps in memory for an hour."""
 _PORT_TAKEN: Final = "address already in use"
 _START_FAILURES_FORGIVEN: Final = 2
 """Starts that may fail with the same file before the file is held to be the cause."""
@@ -103,6 +109,7 @@ class TemporalServer:
             *("--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=NORMAL"),
             *("--namespace", self._namespace),
             *("--log-level", "warn", "--disable-config-file", "--disable-config-env"),
+            *(part for value in _CACHES for part in ("--dynamic-config-value", value)),
         )
 
     def _set_aside(self, reason: str) -> None:
