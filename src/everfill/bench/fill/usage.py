@@ -9,7 +9,7 @@ from typing import Final
 
 import psutil
 
-__all__ = ["UsageMeter", "resident_bytes"]
+__all__ = ["UsageMeter", "own_bytes", "resident_bytes"]
 
 _LOOK_SECONDS: Final = 0.25
 
@@ -67,3 +67,9 @@ def resident_bytes(process: psutil.Process) -> int:
     """Resident memory; pages that processes share are divided among them, where that is known."""
     info = process.memory_full_info()
     return int(getattr(info, "pss", info.rss))
+
+
+def own_bytes(process: psutil.Process) -> int:
+    """Resident memory that no other process shares, where that is known."""
+    info = process.memory_full_info()
+    return int(getattr(info, "uss", info.rss))

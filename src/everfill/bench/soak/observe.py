@@ -10,7 +10,7 @@ import psutil
 from temporalio.client import Client
 
 from everfill.app import App
-from everfill.bench.fill.usage import resident_bytes
+from everfill.bench.fill.usage import own_bytes, resident_bytes
 from everfill.infra.postgres import load_queries
 from everfill.infra.redis import Redis
 from everfill.infra.stack.client import stack_paths
@@ -128,9 +128,15 @@ class Observer:
 
 
 def _memory(groups: Sequence[_Group]) -> Iterator[tuple[str, float]]:
+    """Resident memory; of Postgres, what its processes share, its buffers above all, by itself."""
     for name, processes in groups:
-        total = 0
+        resident = shared = 0
         for process in processes:
             with suppress(psutil.Error):
-                total += resident_bytes(process)
-        yield f"memory_of_{name}_mib", total / _MIB
+                found = resident_bytes(process)
+                resident += found
+                shared += found - own_bytes(process)
+        if name == "postgres":
+            resident -= shared
+            yield "shared_by_postgres_mib", shared / _MIB
+        yield f"memory_of_{name}_mib", resident / _MIB
