@@ -251,9 +251,13 @@ def test_a_recompute_that_is_waited_for_tells_what_failed_and_leaves_with_it(cli
     cli.run("fill", source, "--recipe", "numbers.toml", "--collection", "numbers", code=3)
     done = cli.run("reprocess", "numbers", "--yes", "--wait", code=3)
     assert "2 cells settled." in done.stderr
-    assert "Failed: 1 x number, value_invalid" in done.stderr
+    assert "Failed: 1 cell of number, value_invalid" in done.stderr
     again = cli.run("reprocess", "numbers", "--yes", "--wait", "--json", code=3)
     assert json.loads(again.stdout)["failures"][0]["code"] == "value_invalid"
+    cli.run("reprocess", "numbers", "--row", "1", "--wait")  # the other row's failure is not its
+    cli.run("column", "add", "numbers", "other = template: {{word}}!")
+    cli.run("reprocess", "numbers", "--column", "other", "--yes", "--wait")
+    assert "There is no row 99." in cli.run("reprocess", "numbers", "--row", "99", code=4).stderr
 
 
 def test_what_is_filled_at_once_is_not_said_to_be_queued(cli: Cli) -> None:

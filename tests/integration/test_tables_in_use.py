@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,9 @@ from everfill.autofill.intake import Intake
 from everfill.infra.postgres import Pool
 from everfill.kernel import limits
 from everfill.kernel.errors import ConflictError, InvalidError, NotFoundError
+from everfill.kernel.ids import RowId
 from everfill.tables.definitions import Definitions
+from everfill.tables.imports import open_source
 from everfill.tables.types import TEXT
 
 
@@ -22,6 +25,40 @@ async def test_a_collection_that_many_make_at_once_is_made_once(engine: Engine, 
         *(intake.ensure_collection("fresh", "table", cap_cells=10) for _ in range(8))
     )
     assert len({item.collection_id for item in made}) == 1
+
+
+@pytest.mark.parametrize("also_cut_first", [False, True])
+async def test_an_update_that_was_cut_off_leaves_no_row_of_it_behind(
+    engine: Engine,
+    pool: Pool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    also_cut_first: bool,
+) -> None:
+    monkeypatch.setattr(limits, "IMPORT_CHUNK_ROWS", 2)
+    intake = Intake(pool, engine.edits, engine.columns)
+    file = tmp_path / "words.csv"
+
+    async def take(name: str, *, cut: bool = False) -> None:
+        def on_rows(_: int) -> None:
+            if cut:
+                raise InterruptedError
+
+        file.write_text("word\n" + "".join(f"{name}{n}\n" for n in range(6)))
+        collection = await intake.ensure_collection("default", "words", cap_cells=10)
+        source = open_source(file, on_bad_row="stop", files=engine.blobs)
+        if not cut:
+            await intake.take(collection, file, source, author="test", on_rows=on_rows)
+            return
+        with pytest.raises(InterruptedError):
+            await intake.take(collection, file, source, author="test", on_rows=on_rows)
+
+    await take("a", cut=also_cut_first)
+    await take("b", cut=True)
+    await take("a")
+    collection_id = (await intake.ensure_collection("default", "words", cap_cells=10)).collection_id
+    words = [await engine.value(collection_id, RowId(n), "word") for n in range(1, 7)]
+    assert words == ["a0", "a1", "a2", "a3", "a4", "a5"]
 
 
 async def test_input_columns_are_added_all_or_none(engine: Engine) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -95,9 +96,9 @@ class Intake:
             return Taken(skipped=True)
         ids = await self._ensure_columns(collection, source, author)
         noted: dict[str, JsonValue] = {"path": str(path), "sheet": sheet, "fingerprint": print_}
-        update = bool(before) and not known
-        if not update:
-            await self._note(collection, noted | {"finished": False})
+        # An update that was cut off left rows of both; only another one sets them right.
+        update = bool(before) and (not known or bool(before.get("updating")))
+        await self._note(collection, noted | {"finished": False, "updating": update})
         taken = await self._take_batches(collection, source, ids, update=update, on_rows=on_rows)
         await self._note(collection, noted | {"finished": True})
         return taken
@@ -112,12 +113,13 @@ class Intake:
         on_rows: Callable[[int], None],
     ) -> Taken:
         read = appended = changed = 0
-        async for batch in one_ahead(source.batches(limits.IMPORT_CHUNK_ROWS)):
-            rows = [SourceValues(row.key, dict(zip(ids, row.values, strict=True))) for row in batch]
-            take = partial(self._edits.take_rows, collection.collection_id, rows, update=update)
-            new, cells = await persist(take)
-            read, appended, changed = read + len(rows), appended + new, changed + cells
-            on_rows(read)
+        async with aclosing(one_ahead(source.batches(limits.IMPORT_CHUNK_ROWS))) as batches:
+            async for batch in batches:
+                rows = [SourceValues(r.key, dict(zip(ids, r.values, strict=True))) for r in batch]
+                take = partial(self._edits.take_rows, collection.collection_id, rows, update=update)
+                new, cells = await persist(take)
+                read, appended, changed = read + len(rows), appended + new, changed + cells
+                on_rows(read)
         return Taken(read=read, appended=appended, changed=changed)
 
     async def _ensure_columns(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from everfill.infra.postgres import Pool, load_queries
-from everfill.kernel.ids import CollectionId, ColumnId
+from everfill.kernel.ids import CollectionId, ColumnId, RowId
 
 __all__ = [
     "ColumnCounts",
@@ -171,24 +171,43 @@ async def read_progress(
 
 
 async def list_failures(
-    pool: Pool, collection_id: CollectionId, names: Mapping[ColumnId, str]
+    pool: Pool,
+    collection_id: CollectionId,
+    names: Mapping[ColumnId, str],
+    rows: Sequence[RowId] | None = None,
 ) -> list[Failures]:
-    """Failed cells by column and code, the most first."""
+    """Failed cells of some columns by column and code, the most first.
+
+    Args:
+        pool: Connections to Postgres.
+        collection_id: Whose cells.
+        names: Of the columns.
+        rows: Only cells of these.
+    """
+    params = {"collection_id": collection_id, "columns": list(names), "rows": _listed(rows)}
     async with pool.connection() as connection:
-        cursor = await connection.execute(_SQL["failures"], {"collection_id": collection_id})
+        cursor = await connection.execute(_SQL["failures"], params)
         return [
-            Failures(column=names.get(row[0], "?"), code=row[1], count=row[2], message=row[3])
+            Failures(column=names[row[0]], code=row[1], count=row[2], message=row[3])
             for row in await cursor.fetchall()
         ]
 
 
 async def list_waits(
-    pool: Pool, collection_id: CollectionId, names: Mapping[ColumnId, str]
+    pool: Pool,
+    collection_id: CollectionId,
+    names: Mapping[ColumnId, str],
+    rows: Sequence[RowId] | None = None,
 ) -> list[Waits]:
-    """Waiting cells by column and cause, the most first."""
+    """Waiting cells of some columns (and rows) by column and cause, the most first."""
+    params = {"collection_id": collection_id, "columns": list(names), "rows": _listed(rows)}
     async with pool.connection() as connection:
-        cursor = await connection.execute(_SQL["waits"], {"collection_id": collection_id})
+        cursor = await connection.execute(_SQL["waits"], params)
         return [
-            Waits(column=names.get(row[0], "?"), code=row[1], for_column=row[2], count=row[3])
+            Waits(column=names[row[0]], code=row[1], for_column=row[2], count=row[3])
             for row in await cursor.fetchall()
         ]
+
+
+def _listed(rows: Sequence[RowId] | None) -> list[RowId] | None:
+    return None if rows is None else list(rows)

@@ -46,15 +46,19 @@ from (
 ) u;
 
 -- name: failures
--- Failed cells by column and code, with one message each.
+-- Failed cells of some columns (and rows) by column and code, with one message each.
 select k.column_id, coalesce(k.reason ->> 'code', 'unknown'), count(*), min(k.reason ->> 'message')
 from cells k
 where k.collection_id = %(collection_id)s and k.status = 'failed' and k.user_value is null
+    and k.column_id = any (%(columns)b::int[])
+    and (%(rows)b::bigint[] is null or k.row_id = any (%(rows)b::bigint[]))
 group by 1, 2 order by 3 desc;
 
 -- name: waits
--- Waiting cells by column, code and the column they wait for.
+-- Waiting cells of some columns (and rows) by column, code and the column they wait for.
 select k.column_id, coalesce(k.reason ->> 'code', 'unknown'), k.reason ->> 'column', count(*)
 from cells k
 where k.collection_id = %(collection_id)s and k.status = 'waiting' and k.user_value is null
+    and k.column_id = any (%(columns)b::int[])
+    and (%(rows)b::bigint[] is null or k.row_id = any (%(rows)b::bigint[]))
 group by 1, 2, 3 order by 4 desc;

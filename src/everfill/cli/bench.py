@@ -173,6 +173,7 @@ def fill(
     provider_rows: Annotated[int, typer.Option(help="Rows of a provider's fill.")] = 5_000,
     slots: Annotated[int, typer.Option(help="Calls under way at once.")] = 200,
     edits: Annotated[int, typer.Option(help="Rows edited in mid-run.")] = 20,
+    edit_rows: Annotated[int, typer.Option(help="Rows of the fill that is edited.")] = 40_000,
     rounds: Annotated[int, typer.Option(help="How often each is measured.")] = 2,
     pixeltable_python: Annotated[
         Path | None,
@@ -197,6 +198,7 @@ def fill(
             provider_rows=provider_rows,
             slots=slots,
             edits=edits,
+            edit_rows=edit_rows,
             rounds=rounds,
             pixeltable_python=pixeltable_python,
         )

@@ -64,7 +64,8 @@ def read_recipe(path: Path) -> list[ColumnDraft]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InvalidError("recipe_invalid", f"There is no recipe {path}.") from None
+        hint = f"It was looked for as {path.absolute()}."
+        raise InvalidError("recipe_invalid", f"There is no recipe {path}.", hint=hint) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidError("recipe_invalid", f"{path} cannot be read: {error}.") from None
     if unknown := document.keys() - {"column"}:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -56,8 +56,11 @@ async def export(
         for column in schema.columns
     ]
     written = 0
-    async with _off_the_loop(open_sink(path, columns, with_status=with_status)) as sink:
-        async for page in pages(app, schema):
+    async with (
+        _off_the_loop(open_sink(path, columns, with_status=with_status)) as sink,
+        aclosing(pages(app, schema)) as found,
+    ):
+        async for page in found:
             rows = [_sink_row(schema.columns, cells, with_status=with_status) for _, cells in page]
             await asyncio.to_thread(sink.write, rows)
             written += len(page)

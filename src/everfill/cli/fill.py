@@ -44,12 +44,12 @@ from everfill.cli.workers import start_workers
 from everfill.compute.registry import get_kind
 from everfill.infra.postgres import persist
 from everfill.kernel.config import Settings
-from everfill.kernel.errors import NotFoundError
+from everfill.kernel.errors import InvalidError
 from everfill.kernel.ids import CollectionId, ColumnId
 from everfill.tables import templates
 from everfill.tables.definitions import Definitions, check_name
 from everfill.tables.exports import check_target
-from everfill.tables.imports import Source, open_source
+from everfill.tables.imports import Source, file_missing, open_source
 from everfill.tables.schema import Schema
 
 __all__ = ["fill"]
@@ -125,7 +125,7 @@ def fill(
         name = collection or source.resolve().stem
         check_name("collection", name)
         if not source.exists():  # told before the servers start
-            raise NotFoundError("file_missing", f"There is no file {source}.")
+            raise file_missing(source)
         if output:
             check_target(output, source)
         order = _Order(
@@ -219,7 +219,11 @@ async def _check_references(app: App, order: _Order, source: Source) -> None:
     names += [draft.name for draft in order.drafts]
     places = {name: ColumnId(place) for place, name in enumerate(names)}
     for draft in order.drafts:
-        templates.bind(draft.template or "", places)
+        try:
+            templates.bind(draft.template or "", places)
+        except InvalidError as error:
+            message = f"Column {draft.name!r}: {error.message}"
+            raise InvalidError(error.code, message, hint=error.hint) from None
 
 
 async def _import(
@@ -286,7 +290,7 @@ async def _summarise(
     elif not order.out:
         print_page(schema.columns, await load_page(app, schema, first=1, count_max=_SHOWN_ROWS))
     _tell(order, source, taken, counts, seconds)
-    return tell_trouble(failures, waits)
+    return tell_trouble(failures, waits, again="by running the same command")
 
 
 def _tell(order: _Order, source: Source, taken: Taken, counts: Progress, seconds: float) -> None:
@@ -306,6 +310,8 @@ def _tell(order: _Order, source: Source, taken: Taken, counts: Progress, seconds
         err.print(f"Written to {escape(str(order.out))}.", soft_wrap=True)
     elif not order.as_json:
         err.print("Add --out FILE to write the whole table.")
+    if not counts.cells and counts.rows:
+        err.print("No column is computed yet: name some with --column or --recipe.")
 
 
 def _came(taken: Taken) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Final
 
@@ -26,8 +27,10 @@ from everfill.cli.trouble import tell_trouble
 from everfill.cli.watching import Meter, dispatch_until_settled
 from everfill.cli.workers import start_workers
 from everfill.kernel.config import Settings
-from everfill.kernel.errors import InvalidError
-from everfill.kernel.ids import RowId
+from everfill.kernel.errors import InvalidError, NotFoundError
+from everfill.kernel.ids import CollectionId, ColumnId, RowId
+from everfill.tables.cells import Cells
+from everfill.tables.definitions import Definitions
 from everfill.tables.schema import Schema
 
 __all__ = ["reprocess"]
@@ -56,7 +59,7 @@ def reprocess(
             found, schema = await find_collection(app, collection)
             status_only = _only(only)
             columns = [schema.get(name).column_id for name in column] if column else None
-            rows = [RowId(number) for number in row] if row else None
+            rows = await _rows(app, found.collection_id, row) if row else None
             if rows is None and status_only is None and not yes:
                 what = ", ".join(column) if column else "every computed column"
                 typer.confirm(f"Compute {what} of {collection} anew?", abort=True, err=True)
@@ -70,6 +73,7 @@ def reprocess(
             )
             if wait:
                 return await _settle(app, settings, schema, request, as_json=as_json)
+            await app.dispatcher.finish_runs(found.collection_id)
             dispatched = await app.dispatcher.dispatch(request)
             if as_json:
                 print_json(asdict(dispatched))
@@ -90,9 +94,11 @@ async def _settle(
         needed.set()
         with Meter() as meter:
             dispatched = await dispatch_until_settled(app, schema, request, meter)
-    names = {column.column_id: column.name for column in schema.computed}
-    failures = await list_failures(app.pool, schema.collection_id, names)
-    waits = await list_waits(app.pool, schema.collection_id, names)
+    async with app.pool.connection() as connection:  # somebody may have changed it meanwhile
+        schema = await Definitions(connection).load_schema(schema.collection_id)
+    names = _names_below(schema, request.columns)
+    failures = await list_failures(app.pool, schema.collection_id, names, request.rows)
+    waits = await list_waits(app.pool, schema.collection_id, names, request.rows)
     if as_json:
         told = asdict(dispatched) | {
             "failures": [asdict(item) for item in failures],
@@ -101,7 +107,27 @@ async def _settle(
         print_json(told)
     else:
         err.print(f"{counted(dispatched.cells, 'cell')} settled.")
-    return tell_trouble(failures, waits)
+    return tell_trouble(failures, waits, again="with `everfill reprocess --only failed --wait`")
+
+
+def _names_below(schema: Schema, columns: Sequence[ColumnId] | None) -> dict[ColumnId, str]:
+    """The computed columns that a request names, and those that depend on them."""
+    reached = set(schema.ids.values()) if columns is None else set(columns)
+    names: dict[ColumnId, str] = {}
+    for column in schema.computed:
+        if column.column_id in reached or reached.intersection(column.upstreams):
+            reached.add(column.column_id)
+            names[column.column_id] = column.name
+    return names
+
+
+async def _rows(app: App, collection_id: CollectionId, numbers: Sequence[int]) -> list[RowId]:
+    rows = [RowId(number) for number in numbers]
+    async with app.pool.connection() as connection:
+        existing = await Cells(connection, app.blobs).existing_rows(collection_id, rows)
+    if missing := [str(row) for row in rows if row not in existing]:
+        raise NotFoundError("row_unknown", f"There is no row {', '.join(missing)}.")
+    return rows
 
 
 def _only(text: str | None) -> Only | None:

@@ -78,7 +78,7 @@ IMMEDIATE_CHARS_MAX: Final = 16_000_000
 """Rendered texts of one column and chunk that are held at once; the queue does the rest."""
 
 IMMEDIATE_SECONDS_MAX: Final = 2.0
-"""What a batch of a pure kind may take under the collection's lock."""
+"""What a batch of a pure kind may wait under the collection's lock: one that does is none."""
 
 INTERACTIVE_CELLS_MAX: Final = 1_000
 """Cells one request may put into the interactive lane; more is a bulk run."""

@@ -394,7 +394,9 @@ def check_name(noun: str, name: str) -> None:
 def _check_free(schema: Schema, name: str) -> None:
     if name in schema.ids:
         raise ConflictError(
-            "column_exists", f"There already is a column {name!r}.", hint="Take another name."
+            "column_exists",
+            f"There already is a column {name!r}.",
+            hint="Take another name, or change that one: `everfill column set`.",
         )
 
 

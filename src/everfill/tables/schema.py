@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from difflib import get_close_matches
 from functools import cached_property
 
 from everfill.kernel.errors import NotFoundError
@@ -118,10 +119,10 @@ class Schema:
             NotFoundError: `column_unknown`.
         """
         if name not in self.ids:
+            close = get_close_matches(name, self.ids, n=1)
             known = ", ".join(self.ids) or "none"
-            raise NotFoundError(
-                "column_unknown", f"There is no column {name!r}.", hint=f"The columns are: {known}."
-            )
+            hint = f"Did you mean {close[0]}?" if close else f"The columns are: {known}."
+            raise NotFoundError("column_unknown", f"There is no column {name!r}.", hint=hint)
         return self.by_id[self.ids[name]]
 
     def template_of(self, column: Column) -> str | None:

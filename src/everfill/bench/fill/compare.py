@@ -48,6 +48,7 @@ async def compare(plan: Plan, tell: Callable[[str], None]) -> Record:
             "provider_rows": plan.provider_rows,
             "slots": plan.slots,
             "edits": plan.edits,
+            "edit_rows": plan.edit_rows,
             "rounds": plan.rounds,
         },
         results=[_line(result) for result in results],

@@ -45,6 +45,7 @@ class Plan:
         provider_rows: Rows of a provider's fill at 20 ms; of slower ones fewer, down to a tenth.
         slots: Calls under way at once.
         edits: Rows edited in mid-run of an own fill.
+        edit_rows: Rows of that fill; the longer it is, the longer waits who must wait for its end.
         rounds: How often everything is measured, subjects in turn.
         pixeltable_python: A Python that has Pixeltable; None: Everfill alone.
     """
@@ -54,11 +55,12 @@ class Plan:
     provider_rows: int = 5_000
     slots: int = 200
     edits: int = 20
+    edit_rows: int = 40_000
     rounds: int = 2
     pixeltable_python: Path | None = None
 
     def __post_init__(self) -> None:
-        for name in ("rows", "provider_rows", "slots", "rounds"):
+        for name in ("rows", "provider_rows", "slots", "edit_rows", "rounds"):
             if getattr(self, name) < 1:
                 raise InvalidError(
                     "plan_invalid", f"{name} is {getattr(self, name)}; it must be at least 1."
@@ -84,7 +86,7 @@ class Plan:
             works.append(
                 Work(
                     name=f"edits during a fill at {middle} ms",
-                    rows=self.provider_rows,
+                    rows=self.edit_rows,
                     latency_ms=middle,
                     edits=self.edits,
                 )

@@ -6,7 +6,7 @@ could not read stands in the source's notes and bad rows.
 
 from __future__ import annotations
 
-from everfill.tables.imports.opening import SUPPORTED_SUFFIXES, open_source
+from everfill.tables.imports.opening import SUPPORTED_SUFFIXES, file_missing, open_source
 from everfill.tables.imports.source import (
     BadRow,
     FileSink,
@@ -24,5 +24,6 @@ __all__ = [
     "Source",
     "SourceColumn",
     "SourceRow",
+    "file_missing",
     "open_source",
 ]

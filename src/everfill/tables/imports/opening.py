@@ -14,7 +14,7 @@ from everfill.tables.imports.source import FileSink, OnBadRow, Source
 from everfill.tables.imports.url_source import UrlSource
 from everfill.tables.imports.xlsx_source import XlsxSource
 
-__all__ = ["SUPPORTED_SUFFIXES", "open_source"]
+__all__ = ["SUPPORTED_SUFFIXES", "file_missing", "open_source"]
 
 _READERS: Final = {
     ".csv": CsvSource,
@@ -52,10 +52,16 @@ def open_source(
     try:
         return _open(path, on_bad_row=on_bad_row, files=files, sheet=sheet)
     except FileNotFoundError as error:
-        raise NotFoundError("file_missing", f"There is no file {path}.") from error
+        raise file_missing(path) from error
     except OSError as error:
         message = f"{path} cannot be read: {error.strerror or error}."
         raise InvalidError("file_unreadable", message) from error
+
+
+def file_missing(path: Path) -> NotFoundError:
+    """What is said where nothing is at a path."""
+    hint = f"It was looked for as {path.absolute()}."
+    return NotFoundError("file_missing", f"There is no file {path}.", hint=hint)
 
 
 def _open(path: Path, *, on_bad_row: OnBadRow, files: FileSink | None, sheet: str | None) -> Source:
