@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -21,7 +22,11 @@ bench = typer.Typer(help="Measure what Everfill claims, on this machine.", no_ar
 @bench.callback()
 def begin() -> None:
     """A benchmark that is told to end takes along what it started, as at Ctrl-C."""
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    signal.raise_signal(signal.SIGINT)
 
 
 @bench.command()
