@@ -26,7 +26,7 @@ FRAMES_MAX: Final = 200
 """Frames kept for a watcher that reconnects."""
 SHARED_SECONDS: Final = 300.0
 """Lease of the shared cache."""
-KEEP_SECONDS: Final = 3_600.0
+KEEP_SECONDS: Final = 600.0
 """A stream that nobody adds to is gone after this, so that idle collections cost no memory."""
 _FIELD: Final = b"p"
 _ENTRY_ID: Final = re.compile(r"\$|\d{1,19}(-\d{1,19})?")
