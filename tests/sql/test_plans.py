@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 from filling import Filled, fill
-from statements import explain, indexes, scanned
+from statements import explain, indexes, nodes, scanned
 
+from everfill.autofill.progress import SNAPSHOT
 from everfill.autofill.queue import QUERIES
 from everfill.infra.postgres import Connection, Pool, load_queries
 from everfill.kernel import limits
 
 MODES = ["force_custom_plan", "force_generic_plan"]
-STATISTICS = ["fresh", "of_an_empty_table", "none"]
+STATISTICS = ["fresh", "of_an_empty_table", "of_an_emptied_queue", "none"]
 BATCH = 200
+PROGRESS = load_queries("everfill.autofill", "progress.sql")
 IMMEDIATE = load_queries("everfill.autofill", "immediate.sql")
 
 
@@ -113,7 +115,21 @@ async def filled_with(connection: Connection, statistics: str, rows: int) -> Fil
     filled = await fill(connection, rows=rows)
     if statistics == "fresh":
         await connection.execute("analyze")
+    if statistics == "of_an_emptied_queue":
+        await _empty_for_a_while(connection)
     return filled
+
+
+async def _empty_for_a_while(connection: Connection) -> None:
+    """Vacuum the queue while it has many pages and next to no entry, then fill it again."""
+    for statement in (
+        "create temporary table kept as select * from queue",
+        "delete from queue where ctid <> (select max(ctid) from queue)",
+        "vacuum (analyze) queue",
+        "analyze cells",
+        "insert into queue select * from kept on conflict do nothing",
+    ):
+        await connection.execute(statement.encode(), prepare=False)
 
 
 async def check_plans(pool: Pool, mode: str, statistics: str, rows: int) -> None:
@@ -141,3 +157,20 @@ async def test_a_million_queued_cells_are_found_by_index(
     pool: Pool, mode: str, statistics: str
 ) -> None:
     await check_plans(pool, mode, statistics, 333_000)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("statistics", STATISTICS)
+async def test_progress_loops_over_no_table_for_every_cell(
+    pool: Pool, mode: str, statistics: str
+) -> None:
+    async with pool.connection() as connection:
+        filled = await filled_with(connection, statistics, 3_300)
+        await connection.execute(f"set plan_cache_mode = {mode}".encode())
+        params = {"collection_id": filled.collection_id}
+        async with connection.transaction():
+            for setting in SNAPSHOT:
+                await connection.execute(setting)
+            for name in ("count_cells", "count_entries"):
+                plan = await explain(connection, PROGRESS[name], params)
+                assert "Nested Loop" not in {node["Node Type"] for node in nodes(plan)}, name
