@@ -141,7 +141,7 @@ def test_a_failed_cell_is_told_by_its_kind_and_changes_the_exit_code(cli: Cli) -
         *("--out", "out.csv", "--with-status", "--collection", "failing"),
         code=3,
     )
-    assert "1 x n, value_invalid" in result.stderr
+    assert "1 cell of n, value_invalid" in result.stderr
     assert [row["n.status"] for row in cli.table()] == ["ready", "failed"]
     assert cli.table()[0]["n"] == "12"
 
@@ -149,7 +149,7 @@ def test_a_failed_cell_is_told_by_its_kind_and_changes_the_exit_code(cli: Cli) -
 def test_a_missing_input_is_no_failure_and_is_told(cli: Cli) -> None:
     (cli.folder / "gaps.csv").write_text("word,other\na,1\n,2\n")
     result = cli.run("fill", "gaps.csv", "-c", ONE, "--out", "out.csv")
-    assert "1 x one, for word (it is empty)" in result.stderr
+    assert "1 cell of one, for word (it is empty)" in result.stderr
     assert [row["one"] for row in cli.table()] == ["1 a", ""]
 
 
