@@ -75,7 +75,8 @@ def test_cells_that_were_filled_at_once_are_not_said_to_be_queued(
 def test_whoever_says_no_is_told_of_no_fault(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console, "_spare_what_stays", lambda: None)
+    for whole_process in ("_spare_what_stays", "log_to_stderr"):
+        monkeypatch.setattr(console, whole_process, lambda: None)
 
     async def refused() -> int:
         raise typer.Abort
