@@ -18,6 +18,7 @@ from everfill.autofill.workflow_names import JANITOR_WORKFLOW, SETUP_WORKFLOW
 __all__ = ["forget_histories"]
 
 _PAGE: Final = 200
+_TIMEOUT: Final = timedelta(seconds=10)  # of one request: a silent server holds nobody up
 
 
 async def forget_histories(client: Client, *, older_than: timedelta) -> int:
@@ -32,11 +33,11 @@ async def forget_histories(client: Client, *, older_than: timedelta) -> int:
         f' AND ExecutionStatus != "Running" AND CloseTime < "{before}"'
     )
     forgotten = 0
-    async for found in client.list_workflows(query, limit=_PAGE):
+    async for found in client.list_workflows(query, limit=_PAGE, rpc_timeout=_TIMEOUT):
         execution = WorkflowExecution(workflow_id=found.id, run_id=found.run_id)
         request = DeleteWorkflowExecutionRequest(
             namespace=client.namespace, workflow_execution=execution
         )
-        await client.workflow_service.delete_workflow_execution(request)
+        await client.workflow_service.delete_workflow_execution(request, timeout=_TIMEOUT)
         forgotten += 1
     return forgotten

@@ -145,7 +145,8 @@ class Immediate:
         watched = {signal.column_id for signal in signals} | _below(schema, done)
         try:
             async with connection.transaction():
-                answers = await self._answer(connection, collection_id, rows, watched, plans)
+                new = await self._read_new(connection, collection_id, rows, watched, plans)
+                answers = await self._answer(new, plans)
                 await _land(connection, collection_id, answers)
         except psycopg.DataError:  # a value that Postgres refuses: the queue finds out which
             _LOG.warning("immediate.refused", collection_id=collection_id, first_row=rows[0])
@@ -165,16 +166,8 @@ class Immediate:
         if filled.counts:
             await self._sink.completed(collection_id, filled.counts, [])
 
-    async def _answer(
-        self,
-        connection: Connection,
-        collection_id: CollectionId,
-        rows: Sequence[RowId],
-        watched: Iterable[ColumnId],
-        plans: Sequence[Plan],
-    ) -> list[Answer]:
+    async def _answer(self, new: New, plans: Sequence[Plan]) -> list[Answer]:
         """The answers of the rows that have all of them, by row."""
-        new = await self._read_new(connection, collection_id, rows, watched, plans)
         answers: list[Answer] = []
         for plan in plans:
             found = await self._compute(plan, new)
@@ -258,10 +251,8 @@ class Immediate:
                 _LOG.warning("immediate.slow_kind", kind=plan.kind.name)
                 break
             for (row, compute), result in zip(batch, results, strict=True):
-                if (
-                    not isinstance(result, Value) or result.usage
-                ):  # what was spent is recorded there
-                    continue
+                if not isinstance(result, Value) or result.usage:
+                    continue  # what a call spent is recorded by the queue
                 stored = _encode(result.value)
                 if stored is None:
                     continue
@@ -295,9 +286,8 @@ def pure_plans(schema: Schema, signals: Iterable[ColumnSignal], only: str | None
     plans: dict[ColumnId, Plan] = {}
     for signal in signals:
         column = schema.by_id[signal.column_id]
-        if all(
-            _is_input(schema, key) or _is_known(plans.get(key)) for key in column.upstreams
-        ) and (plan := _plan(schema, column)):
+        known = all(_is_input(schema, key) or _is_known(plans.get(key)) for key in column.upstreams)
+        if known and (plan := _plan(schema, column)):
             plans[column.column_id] = plan
     return list(plans.values())
 

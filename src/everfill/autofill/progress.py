@@ -14,6 +14,7 @@ from everfill.infra.postgres import Pool, load_queries
 from everfill.kernel.ids import CollectionId, ColumnId, RowId
 
 __all__ = [
+    "SNAPSHOT",
     "ColumnCounts",
     "Failures",
     "Progress",

@@ -259,8 +259,8 @@ order by p.interactive desc, m.claim_id, p.seq;
 -- Bring the results of claimed cells home. A result lands where its lane and number still stand
 -- (compare-and-swap) and its definition is the present one. Signalled meanwhile: computed again, at
 -- most rounds_max times (a round that called nothing is free), then it lands as outdated. Failed in
--- passing: retried later, at most tries_max times. What lands leaves the queue; what is computed again is left blocked, and
--- `release` gives it its place. Ended claims go; of the others n counts down, never to nothing, so
+-- passing: retried later, at most tries_max times. What lands leaves the queue; what is computed
+-- again is left blocked, and `release` gives it its place. Ended claims go; of the others n counts down, never to nothing, so
 -- that a finalize repeated after a lost connection cannot end a claim that is still held.
 -- Tells what is not as it nearly always is: the verdicts other than settle, and, where a result had
 -- lost its claim, which ones settled; and which of the columns have dependents.

@@ -24,7 +24,7 @@ from everfill.cli.console import (
 from everfill.cli.exit_codes import ExitCode
 from everfill.cli.naming import CollectionName, find_collection
 from everfill.cli.trouble import tell_trouble
-from everfill.cli.watching import Meter, dispatch_until_settled
+from everfill.cli.watching import Meter, dispatch_after_others, dispatch_until_settled
 from everfill.cli.workers import start_workers
 from everfill.kernel.config import Settings
 from everfill.kernel.errors import InvalidError, NotFoundError
@@ -72,9 +72,8 @@ def reprocess(
                 author="person:cli",
             )
             if wait:
-                return await _settle(app, settings, schema, request, as_json=as_json)
-            await app.dispatcher.finish_runs(found.collection_id)
-            dispatched = await app.dispatcher.dispatch(request)
+                return await _settle(app, settings, collection, schema, request, as_json=as_json)
+            dispatched = await dispatch_after_others(app, request)
             if as_json:
                 print_json(asdict(dispatched))
             else:
@@ -85,7 +84,13 @@ def reprocess(
 
 
 async def _settle(
-    app: App, settings: Settings, schema: Schema, request: Request, *, as_json: bool
+    app: App,
+    settings: Settings,
+    collection: str,
+    schema: Schema,
+    request: Request,
+    *,
+    as_json: bool,
 ) -> ExitCode:
     """Dispatch, with workers beside, until nothing is unsettled, and tell how it ended."""
     async with start_workers(
@@ -107,7 +112,8 @@ async def _settle(
         print_json(told)
     else:
         err.print(f"{counted(dispatched.cells, 'cell')} settled.")
-    return tell_trouble(failures, waits, again="with `everfill reprocess --only failed --wait`")
+    again = f"with `everfill reprocess {collection} --only failed --wait`"
+    return tell_trouble(failures, waits, again=again)
 
 
 def _names_below(schema: Schema, columns: Sequence[ColumnId] | None) -> dict[ColumnId, str]:

@@ -19,7 +19,7 @@ from everfill.kernel.ids import CollectionId, ColumnId
 from everfill.kernel.tasks import end_tasks
 from everfill.tables.schema import Schema
 
-__all__ = ["Meter", "counts_line", "dispatch_until_settled", "duration"]
+__all__ = ["Meter", "counts_line", "dispatch_after_others", "dispatch_until_settled", "duration"]
 
 _POLL_SECONDS: Final = 0.5
 _POLL_COST_SHARE: Final = 10  # a count that takes long is repeated ten times its length later
@@ -108,7 +108,7 @@ async def dispatch_until_settled(
         on_unsettled: Called whenever something is unsettled.
     """
     names = {column.column_id: column.name for column in schema.computed}
-    dispatch = asyncio.create_task(_dispatch(app, request))
+    dispatch = asyncio.create_task(dispatch_after_others(app, request))
     try:
         await _watch_until_settled(
             app.pool,
@@ -123,7 +123,8 @@ async def dispatch_until_settled(
         await end_tasks([dispatch])
 
 
-async def _dispatch(app: App, request: Request) -> Dispatched:
+async def dispatch_after_others(app: App, request: Request) -> Dispatched:
+    """Dispatch what a killed command left of its runs, then this."""
     await persist(lambda: app.dispatcher.finish_runs(request.collection_id))
     return await app.dispatcher.dispatch(request)
 
