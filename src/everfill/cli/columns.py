@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from everfill.app import open_app
 from everfill.autofill.columns import ColumnDraft
@@ -70,9 +71,8 @@ def set_(collection: CollectionName, definition: Definition, data_dir: DataDir =
                 found.collection_id, draft.name, draft, author=_AUTHOR
             )
         if outdated:
-            err.print(
-                "Its values are outdated. `everfill reprocess --only outdated` computes them."
-            )
+            command = f"everfill reprocess {escape(collection)} --only outdated"
+            err.print(f"Its values are outdated. `{command}` computes them.", soft_wrap=True)
         return ExitCode.DONE
 
     run(work())
