@@ -79,6 +79,9 @@ class Checks:
             else:
                 self._count(kind, rest[0], rest[1:])
         after = Transaction(self._world.server.database, self._world.server.now())
+        for kind, key, *_ in tx.told:
+            if kind == "filled":
+                self._check_filled(key, after)
         if tx.writes.keys() & {"queue", "claims", "lanes"}:
             self._check_flight(after)
         for key, old in before.get("cells", {}).items():
@@ -98,7 +101,7 @@ class Checks:
 
     def _count(self, kind: str, key: Key, detail: list[Any]) -> None:
         self.told[kind] += 1
-        if kind == "signalled":
+        if kind in {"signalled", "filled"}:
             self.wanted.add(key)
         elif kind == "withdrawn":
             self.wanted.discard(key)
@@ -117,6 +120,14 @@ class Checks:
             self.fail(f"{key} took a result of a claim that it had been taken from")
         if kind == "settle" and not newest:
             self.fail(f"{key} took a result of an old definition")
+
+    def _check_filled(self, key: Key, now: Transaction) -> None:
+        """What was filled at once is of the present definition, and nobody waits for it."""
+        if now.find("queue", key):
+            self.fail(f"{key} was filled at once although somebody waits for it")
+        version = now.find("cells", key).definition_version
+        if version != now.find("columns", key.column_id).definition_version:
+            self.fail(f"{key} was filled at once by definition {version}")
 
     def _check_flight(self, now: Transaction) -> None:
         """Caps hold; every computing cell lies in one claim; no two entries share a place."""

@@ -57,6 +57,7 @@ class SimKind(ComputeKind):
             batch_max=BATCHES[cost_class],
             default_type=TEXT,
             output_types=frozenset(TypeName),
+            pure=cost_class is CostClass.INSTANT,
         )
 
     @property

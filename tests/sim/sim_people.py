@@ -6,9 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from sim_postgres import SimPool
+from sim_table_sql import BRING
 
 from everfill.autofill.columns import ColumnDraft, ColumnKeeper
-from everfill.autofill.dispatch import Dispatcher, Lane, Only, Request
+from everfill.autofill.dispatch import Lane, Only, Request
 from everfill.autofill.edits import Edits
 from everfill.autofill.queue import Queue
 from everfill.infra.postgres import OUTAGES
@@ -37,8 +38,9 @@ class People:
         self._chance = world.chance
         self._pause_seconds = pause_seconds
         pool = cast("Any", SimPool(world.server))
+        self._pool = pool
         queue = Queue(pool)
-        self.dispatcher = Dispatcher(pool, queue, world.blobs, world)
+        self.dispatcher = world.dispatcher(pool, queue)
         self._edits = Edits(pool, queue, world.blobs, self.dispatcher)
         self._keeper = ColumnKeeper(pool, queue)
         self._runs: list[tuple[CollectionId, RunId]] = []
@@ -52,7 +54,7 @@ class People:
                 continue
 
     async def _act(self) -> None:
-        match self._chance.choices(range(9), [10, 6, 3, 3, 3, 8, 2, 2, 1])[0]:
+        match self._chance.choices(range(10), [10, 6, 3, 3, 3, 8, 2, 2, 3, 1])[0]:
             case 0:
                 await self._type()
             case 1:
@@ -70,6 +72,8 @@ class People:
                 await self._handle_run()
             case 7:
                 await self._storm()
+            case 8:
+                await self._bring()
             case _:
                 await self._delete()
 
@@ -141,6 +145,19 @@ class People:
         key = self._key(collection_id, "xy")
         for _ in range(self._chance.randint(3, 8)):
             await self._edits.set_cells(collection_id, {key: self._world.fresh()}, author="test")
+
+    async def _bring(self) -> None:
+        """A row arrives, and all of it is asked for."""
+        collection_id = self._collection()
+        values = {self._world.column(collection_id, name): self._world.fresh() for name in "xy"}
+        row = self._world.new_row()
+        if row is None:
+            return
+        params = {"collection_id": collection_id, "row": row, "values": values}
+        async with self._pool.connection() as connection:
+            await connection.execute(BRING, params)
+        for _ in range(self._chance.randint(1, 2)):  # some ask twice
+            await self.dispatcher.dispatch(Request(collection_id=collection_id))
 
     async def _delete(self) -> None:
         row = RowId(self._chance.randint(1, self._world.rows))

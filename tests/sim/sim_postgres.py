@@ -92,7 +92,15 @@ class Job:
 
 _BEGIN: Final = Statement("begin", lambda *_: [])
 _COMMIT: Final = Statement("commit", lambda *_: [])
+_SAVE: Final = Statement("savepoint", lambda tx, _: tx.save())
+_KEEP: Final = Statement("release savepoint", lambda tx, _: tx.keep())
+_UNDO: Final = Statement("rollback to savepoint", lambda tx, _: tx.undo())
 _LISTEN: Final = Statement("listen", lambda *_: [])
+
+
+def _refuse(_transaction: Transaction, _params: Params) -> Rows:
+    message = "a statement before this one failed"
+    raise psycopg.errors.InFailedSqlTransaction(message)
 
 
 @dataclass(eq=False)
@@ -220,9 +228,13 @@ class Server:
     def _run(self, job: Job, transaction: Transaction) -> None:
         rows: Rows | None = None
         job.ran = True
+        run = job.statement.run
+        if transaction.spoilt and job.statement is not _UNDO:
+            run = _refuse
         try:
-            rows = job.statement.run(transaction, job.params)
+            rows = run(transaction, job.params)
         except psycopg.Error as error:
+            transaction.spoilt = True
             self._answer(job, error)
         except Exception as error:  # noqa: BLE001 - a broken rule ends the run, with its seed
             self.observer.fail(f"{job.statement.name} broke the rules: {error!r}")
@@ -320,6 +332,16 @@ class SimCursor:
         return self.rows[0] if self.rows else None
 
 
+@dataclass
+class SimCopy:
+    """What is being copied in."""
+
+    parts: list[str] = field(default_factory=list)
+
+    async def write(self, text: str) -> None:
+        self.parts.append(text)
+
+
 class SimConnection:
     """One client's connection, as the repositories use it."""
 
@@ -351,6 +373,10 @@ class SimConnection:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[None, None]:
+        if self.open:
+            async with self._savepoint():
+                yield
+            return
         await self._send(_BEGIN, {})
         try:
             yield
@@ -359,6 +385,29 @@ class SimConnection:
             if self.job:
                 self.job.abandoned = True
             self.server.roll_back(self)
+
+    @asynccontextmanager
+    async def _savepoint(self) -> AsyncGenerator[None, None]:
+        """A transaction within one: what it did is undone where it ends in an error."""
+        await self._send(_SAVE, {})
+        try:
+            yield
+        except Exception:
+            if not self.broken:
+                await self._send(_UNDO, {})
+            raise
+        await self._send(_KEEP, {})
+
+    def cursor(self) -> Self:
+        """A connection serves as its own cursor."""
+        return self
+
+    @asynccontextmanager
+    async def copy(self, query: bytes) -> AsyncGenerator[SimCopy, None]:
+        """Rows as lines of text; they are sent at the end."""
+        copy = SimCopy()
+        yield copy
+        await self._send(STATEMENTS[query], {"text": "".join(copy.parts)})
 
     @asynccontextmanager
     async def pipeline(self) -> AsyncGenerator[None, None]:

@@ -166,6 +166,9 @@ class Transaction:
         self.locks: list[object] = []
         self.notified = False
         self.open = True
+        self.spoilt = False
+        """Whether a statement failed: nothing but a rollback is taken any more."""
+        self._saved: list[tuple[dict[str, dict[Any, Any]], bool, int]] = []
         self.told: list[tuple[Any, ...]] = []
         """What the checks want to know once it is committed."""
 
@@ -192,6 +195,26 @@ class Transaction:
 
     def drop(self, table: str, key: Any) -> None:
         self.put(table, key, GONE)
+
+    # -- savepoints -------------------------------------------------------------------------------
+
+    def save(self) -> list[tuple[Any, ...]]:
+        """Note what a part of the transaction began with."""
+        writes = {table: dict(rows) for table, rows in self.writes.items()}
+        self._saved.append((writes, self.notified, len(self.told)))
+        return []
+
+    def keep(self) -> list[tuple[Any, ...]]:
+        """End the part."""
+        self._saved.pop()
+        return []
+
+    def undo(self) -> list[tuple[Any, ...]]:
+        """End the part without its writes; its locks stay, which is stricter than they are."""
+        self.writes, self.notified, told = self._saved.pop()
+        del self.told[told:]
+        self.spoilt = False
+        return []
 
     # -- cells as the machine has them ------------------------------------------------------------
 

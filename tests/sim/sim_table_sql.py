@@ -14,6 +14,7 @@ from everfill.tables import definitions as definitions_module
 
 CELLS = cells_module._SQL
 DEFINITIONS = definitions_module._SQL
+BRING = b"a row with its values, as an import brings it"
 SHOWN = {"ready", "outdated"}
 
 
@@ -94,6 +95,15 @@ def existing_rows(tx: Transaction, p: Params) -> Rows:
 def last_row(tx: Transaction, p: Params) -> Rows:
     found = [row for (collection, row), _ in tx.scan("rows") if collection == p["collection_id"]]
     return [(max(found, default=0),)]
+
+
+@statement({"bring_row": BRING}, "bring_row")
+def bring_row(tx: Transaction, p: Params) -> Rows:
+    tx.put("rows", (p["collection_id"], p["row"]), True)  # noqa: FBT003 - a row has no columns
+    for column, value in p["values"].items():
+        key = Key(p["collection_id"], p["row"], column)
+        tx.put("cells", key, CellRow(user_value=f'"{value}"', status="ready"))
+    return []
 
 
 @statement(CELLS, "delete_rows")

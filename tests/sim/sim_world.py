@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import psycopg
 import sim_claim_sql  # noqa: F401 - it registers statements
+import sim_fill_sql  # noqa: F401 - the same
 import sim_heal_sql  # noqa: F401 - the same
 import sim_table_sql  # noqa: F401 - the same
 import structlog
@@ -26,9 +27,10 @@ from sim_people import COST_CLASSES, TEMPLATES, People
 from sim_postgres import START, Faults, Server, SimConnection, SimPool
 from sim_rows import CellRow, CollectionRow, ColumnRow, Key, NamespaceRow
 
-from everfill.autofill import calls, cell_worker, columns, filler
+from everfill.autofill import calls, cell_worker, columns, filler, immediate
 from everfill.autofill.cell_worker import CellWorker
 from everfill.autofill.dispatch import Dispatcher, Request
+from everfill.autofill.immediate import Immediate
 from everfill.autofill.janitor import Janitor
 from everfill.autofill.queue import Queue, Spent
 from everfill.compute.protocol import ComputeContext, CostClass
@@ -44,6 +46,8 @@ STORM_SECONDS = (10.0, 40.0)
 PATIENCE_SECONDS = 1_500.0
 HOT_SHARE = 0.4  # seeds where everything happens to one row
 PURE_SHARE = 0.25  # seeds with one or two kinds of fault, for the checks that only those allow
+ROWS_MAX = 8
+LATE_SHARE = 0.4  # seeds where people ask for the first cells, in the middle of the storm
 _BLOBS = Blobs(MemoryStore())
 _OUR_FAULTS = {"cell_worker.fault", "finalize.fault", "janitor.step_failed"}
 
@@ -181,9 +185,9 @@ class World:
         self.checks.note("profile", self.profile, "rows", self.rows)
         self._create()
         pool = cast("Any", SimPool(self.server))
-        dispatcher = Dispatcher(pool, Queue(pool), self.blobs, self)
-        for collection_id in self.collections:
-            await dispatcher.dispatch(Request(collection_id=CollectionId(collection_id)))
+        dispatcher = self.dispatcher(pool, Queue(pool))
+        if not (self.profile.edits and self.chance.random() < LATE_SHARE):
+            await self._dispatch_all(dispatcher)
         self._start()
         await self._storm()
         self._calm_down()
@@ -193,6 +197,15 @@ class World:
             async with pool.connection() as connection:
                 await self.checks.check_values(cast("Any", connection))
             self.checks.check_counts()
+
+    async def _dispatch_all(self, dispatcher: Dispatcher) -> None:
+        """Ask for every cell before anything can go wrong."""
+        for collection_id in self.collections:
+            await dispatcher.dispatch(Request(collection_id=CollectionId(collection_id)))
+            for row_id in range(1, self.rows + 1):
+                for name in COST_CLASSES:
+                    key = Key(collection_id, row_id, self.column(collection_id, name))
+                    self.checks.wanted.add(key)
 
     def _start(self) -> None:
         for _ in range(self.chance.randint(1, 3)):
@@ -272,6 +285,13 @@ class World:
         self._numbers += 1
         return f"{self._numbers}"
 
+    def new_row(self) -> int | None:
+        """The number of a row that arrives; None where enough have."""
+        if self.rows >= ROWS_MAX:
+            return None
+        self.rows += 1
+        return self.rows
+
     def column(self, collection_id: int, name: str) -> int:
         return self._ids[collection_id, name]
 
@@ -320,6 +340,12 @@ class World:
             if stored:
                 tables["references"][column_id] = templates.references(stored)
 
+    def dispatcher(self, pool: Any, queue: Queue) -> Dispatcher:
+        """One that fills pure columns at once."""
+        nothing = cast("ComputeContext", None)
+        immediate = Immediate(blobs=self.blobs, context=nothing, sink=self)
+        return Dispatcher(pool, queue, self.blobs, self, immediate)
+
     # -- processes --------------------------------------------------------------------------------
 
     def _spawn(self, kind: str, work: Any) -> Process:
@@ -355,7 +381,7 @@ class World:
     async def _keep_house(self) -> None:
         pool = cast("Any", SimPool(self.server))
         queue = Queue(pool)
-        janitor = Janitor(pool, queue, Dispatcher(pool, queue, self.blobs, self))
+        janitor = Janitor(pool, queue, self.dispatcher(pool, queue))
         while True:
             await asyncio.sleep(self.chance.uniform(4.0, 12.0))
             try:
@@ -468,6 +494,8 @@ class World:
             (calls, "_JITTER", self.chance),
             (filler, "get_kind", self.kinds.__getitem__),
             (columns, "get_kind", self.kinds.__getitem__),
+            (immediate, "get_kind", self.kinds.__getitem__),
+            (limits, "IMMEDIATE_CHUNK_CELLS", self.chance.choice([1, 8, 2_000])),
             (psycopg.AsyncConnection, "connect", staticmethod(self._connect)),
             (limits, "LOST_TRIES_MAX", 2 if few else limits.LOST_TRIES_MAX),
             (limits, "TRIES_MAX", 3 if few else limits.TRIES_MAX),

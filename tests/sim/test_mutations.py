@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 import sim_claim_sql
+import sim_fill_sql
 import sim_world
+from sim_postgres import STATEMENTS, Params, Rows, Statement
+from sim_rows import Transaction
 from sim_world import Profile, World
 
-from everfill.autofill import inputs, machine
+from everfill.autofill import immediate, inputs, machine
 from everfill.autofill.cell_worker import CellWorker
 from everfill.autofill.filler import Filler
 from everfill.autofill.finalizer import Finalizer, Result
+from everfill.autofill.immediate import Answer, Filled, Immediate
 from everfill.autofill.machine import Cell, Event, Finalize, State, Token
 from everfill.autofill.queue import Queue
 
@@ -121,6 +125,38 @@ def lost_results_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Finalizer, "_finalize", finalize)
 
 
+def stored_cells_are_taken_for_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = Statement("known_rows", lambda *_: [])
+    monkeypatch.setitem(STATEMENTS, sim_fill_sql.FILL["known_rows"], nothing)
+
+
+def queued_cells_are_taken_for_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    def known_rows(tx: Transaction, p: Params) -> Rows:
+        kept = [key for key, _ in tx.scan("cells") if key.collection_id == p["collection_id"]]
+        return [(key.row_id,) for key in kept if key.column_id in p["columns"]]
+
+    statement = Statement("known_rows", known_rows)
+    monkeypatch.setitem(STATEMENTS, sim_fill_sql.FILL["known_rows"], statement)
+
+
+def filled_rows_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fill = Immediate.fill
+
+    async def fill_alone(self: Immediate, *given: Any) -> Filled:
+        return replace(await fill(self, *given), rest=())
+
+    monkeypatch.setattr(Immediate, "fill", fill_alone)
+
+
+def filled_rows_forget_their_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+    land = immediate._land
+
+    async def land_first(connection: Any, collection_id: Any, answers: Sequence[Answer]) -> None:
+        await land(connection, collection_id, [answer._replace(version=1) for answer in answers])
+
+    monkeypatch.setattr(immediate, "_land", land_first)
+
+
 BROKEN: list[tuple[Break, tuple[str, ...]]] = [
     (place_is_ignored, ("edits", "freezes")),
     (signals_are_ignored, ("edits",)),
@@ -135,6 +171,10 @@ BROKEN: list[tuple[Break, tuple[str, ...]]] = [
     (definitions_are_read_once, ("edits",)),
     (inputs_are_not_hashed, ("edits",)),
     (lost_results_are_forgotten, ("cuts",)),
+    (stored_cells_are_taken_for_new, ("edits",)),
+    (queued_cells_are_taken_for_new, ("edits", "failures")),
+    (filled_rows_are_not_followed, ()),
+    (filled_rows_forget_their_definition, ("edits",)),
 ]
 
 

@@ -1,15 +1,16 @@
 """Everfill's engine under thousands of fault mixtures, each decided by one seed.
 
 Real, unchanged, is everything above the statements: the cell worker with its claim loop, slots,
-leases, give-back and drain, the filler, the finalizer, the queue, the dispatcher, edits, changes of
-columns, the janitor and its clock, and the pure rules of `everfill.autofill.machine`.
+leases, give-back and drain, the filler, the finalizer, the queue, the dispatcher, immediate fill,
+edits, changes of columns, the janitor and its clock, and the pure rules of
+`everfill.autofill.machine`.
 
 Simulated are the event loop (`sim_loop`: time is a number, the seed orders what is ready, processes
 can be killed at any await, frozen and thawed), the server (`sim_postgres`: transactions, locks,
 lost connections and lost answers, a clock that jumps), what each statement does (`sim_queue_sql`,
-`sim_claim_sql`, `sim_heal_sql`, `sim_table_sql`: every transition of a cell is asked of the
-machine), the kinds (`sim_kinds`: slow, failing, deadly) and the people (`sim_people`). That the SQL
-does the same as the machine is the matter of `tests/machine`.
+`sim_claim_sql`, `sim_heal_sql`, `sim_fill_sql`, `sim_table_sql`: every transition of a cell is
+asked of the machine), the kinds (`sim_kinds`: slow, failing, deadly) and the people (`sim_people`).
+That the SQL does the same as the machine is the matter of `tests/machine`.
 
 `sim_checks` says what must hold at every commit and after calm. A failure names its seed; rerun it,
 with every step printed, by
@@ -57,7 +58,8 @@ def test_whatever_went_wrong_all_is_right_after_calm() -> None:
     told: Counter[str] = Counter()
     for report in reports:
         told.update(report.told)
-    missing = {"settle", "again", "stale", "retry", "lost", "given back", "withdrawn"} - told.keys()
+    all_of = {"filled", "settle", "again", "stale", "retry", "lost", "given back", "withdrawn"}
+    missing = all_of - told.keys()
     assert not missing, f"nothing of this was ever simulated: {missing}"
 
 
