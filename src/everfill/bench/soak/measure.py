@@ -61,7 +61,7 @@ _CHARTED: Final = (
 
 
 async def measure(plan: Plan, tell: Callable[[str], None]) -> Record:
-    """Run it, and judge the last quarter of the time by the third one: caches fill for half an hour.
+    """Run it, and judge the last quarter of the time by the third one: caches fill until then.
 
     Raises:
         UnavailableError: Everfill did not come up, or went down.
