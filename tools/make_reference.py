@@ -11,7 +11,7 @@ import itertools
 import re
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
@@ -92,6 +92,16 @@ Each choice that closes others, titled by a sentence that says it. For a new one
 {rows}"""
 
 
+_TYPE_NAMES = {
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "true or false",
+    SecretStr: "secret",
+    Path: "path",
+}
+
+
 def configuration_page() -> str:
     """The settings tree, one table a section."""
     sections = {"Top level": [], **{name: [] for name, _ in _sections()}}
@@ -100,8 +110,7 @@ def configuration_page() -> str:
         if section is None:
             sections["Top level"].append(_setting("", name, field))
         else:
-            leaves = section.model_fields.items()
-            sections[name] += [_setting(f"{name}.", leaf, info) for leaf, info in leaves]
+            sections[name] += _settings(f"{name}.", section)
     head = "| key | environment | type | default | meaning |\n| --- | --- | --- | --- | --- |\n"
     tables = "\n".join(
         f"## {title if title == 'Top level' else f'`[{title}]`'}\n\n{head}{''.join(rows)}"
@@ -136,6 +145,20 @@ def _section(field: FieldInfo) -> type[BaseModel] | None:
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
+def _settings(prefix: str, section: type[BaseModel]) -> list[str]:
+    """A row a leaf; what is kept by names of the user's own has NAME in its key."""
+    rows: list[str] = []
+    for name, field in section.model_fields.items():
+        if get_origin(field.annotation) is not dict:
+            rows.append(_setting(prefix, name, field))
+            continue
+        inner = get_args(field.annotation)[1]
+        rows.append(_setting(prefix, f"{name}.NAME", field))
+        if _is_section(inner):
+            rows += _settings(f"{prefix}{name}.NAME.", inner)
+    return rows
+
+
 def _setting(prefix: str, name: str, field: FieldInfo) -> str:
     key = f"{prefix}{name}"
     variable = "EVERFILL_" + key.upper().replace(".", "__")
@@ -155,20 +178,28 @@ def _type(field: FieldInfo) -> str:
 
 
 def _type_name(annotation: Any) -> str:
-    names = {str: "text", int: "integer", float: "number", bool: "true or false"}
-    if get_origin(annotation) in {Union, UnionType}:
-        return " or ".join(_type_name(arm) for arm in get_args(annotation) if arm is not type(None))
-    if get_origin(annotation) is tuple:
-        return f"list of {_type_name(get_args(annotation)[0])}"
-    if annotation is SecretStr:
-        return "secret"
-    return names.get(annotation, "path" if annotation is Path else str(annotation))
+    origin, arms = get_origin(annotation), get_args(annotation)
+    if origin in {Union, UnionType}:
+        return " or ".join(_type_name(arm) for arm in arms if arm is not type(None))
+    if origin is Literal:
+        return "one of " + ", ".join(arms)
+    if origin is tuple:
+        return f"list of {_type_name(arms[0])}"
+    if origin is dict:
+        return _type_name(arms[1])
+    if _is_section(annotation):
+        return "section"
+    return _TYPE_NAMES.get(annotation, str(annotation))
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _default(field: FieldInfo) -> str:
     if field.default_factory is not None:
         return "the platform's user data folder"
-    if field.default is None or field.default == ():
+    if field.default in (None, (), {}):
         return "unset"
     value = field.default
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"

@@ -213,7 +213,7 @@ async def test_too_many_requests_is_passing_and_says_how_long_to_wait(
         (Reply(status=503, content="Overloaded."), "provider_failed", True),
         (Reply(status=408, content="Too slow."), "provider_failed", True),
         (Reply(status=401, content="No such key."), "key_invalid", False),
-        (Reply(status=403, content="Not allowed."), "key_invalid", False),
+        (Reply(status=403, content="Not allowed."), "not_allowed", False),
         (Reply(status=404, content="No such model."), "model_not_found", False),
         (Reply(status=422, content="Bad shape."), "request_rejected", False),
         (

@@ -1,4 +1,7 @@
-"""A real HTTP server that behaves like a model provider: `POST /v1/chat/completions`.
+"""A real HTTP server that behaves like model providers, in the wire format of each path.
+
+`POST /v1/chat/completions` speaks as OpenAI does, `POST /v1/messages` as Anthropic and `POST
+/v1/models/NAME:generateContent` as Google.
 
 Each call takes the next `Reply` of its script; when the script is over, `default` answers, with a
 valid answer for whatever JSON schema the call carries. Calls are kept, and counted while under way.
@@ -63,6 +66,7 @@ class ProviderServer:
     respond: Callable[[Json], Reply | None] | None = None
     calls: list[Json] = field(default_factory=list)
     headers_seen: list[dict[str, str]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     call_count: int = 0
     concurrent: int = 0
     concurrent_max: int = 0
@@ -114,13 +118,16 @@ class ProviderServer:
             for name, _, value in (line.partition(":") for line in lines if line)
         }
         body = await reader.readexactly(int(headers.get("content-length", "0")))
-        if request_line.split(" ")[:2] != ["POST", "/v1/chat/completions"]:
+        method, path, *_ = request_line.split(" ")
+        speak = _DIALECTS.get(path.rpartition(":")[2].removeprefix("/v1"))
+        if method != "POST" or speak is None:
             await _send(writer, 404, b'{"error": {"message": "no such path"}}', {})
             return True
-        return await self._complete(json.loads(body), headers, writer)
+        self.paths.append(path)
+        return await self._complete(speak, json.loads(body), headers, writer)
 
     async def _complete(
-        self, call: Json, headers: dict[str, str], writer: asyncio.StreamWriter
+        self, speak: Dialect, call: Json, headers: dict[str, str], writer: asyncio.StreamWriter
     ) -> bool:
         self.call_count += 1
         if self.keep_calls:
@@ -133,16 +140,18 @@ class ProviderServer:
         self.concurrent += 1
         self.concurrent_max = max(self.concurrent_max, self.concurrent)
         try:
-            return await self._answer(call, reply, writer)
+            return await self._answer(speak, call, reply, writer)
         finally:
             self.concurrent -= 1
 
-    async def _answer(self, call: Json, reply: Reply, writer: asyncio.StreamWriter) -> bool:
+    async def _answer(
+        self, speak: Dialect, call: Json, reply: Reply, writer: asyncio.StreamWriter
+    ) -> bool:
         given = reply.latency_seconds
         latency = HANG_SECONDS if reply.hang else self.latency_seconds if given is None else given
         if latency:
             await asyncio.sleep(latency)
-        body = reply.raw if reply.raw is not None else _body(call, reply, self.call_count)
+        body = reply.raw if reply.raw is not None else _body(speak, call, reply)
         if reply.cut:
             head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\n\r\n".encode()
             writer.write(head + body[: len(body) // 2])
@@ -152,12 +161,9 @@ class ProviderServer:
         return True
 
 
-def fitting_content(call: Json) -> str:
+def fitting_content(prompt: str, schema: Json) -> str:
     """A valid answer: for a schema its first possible value, else an echo of the prompt."""
-    form = call.get("response_format") or {}
-    if form.get("type") == "json_schema":
-        return json.dumps(_example(form["json_schema"]["schema"]))
-    return f"echo: {call['messages'][-1]['content']}"
+    return json.dumps(_example(schema)) if schema else f"echo: {prompt}"
 
 
 def _example(schema: Json) -> Json:
@@ -180,16 +186,24 @@ def _example(schema: Json) -> Json:
     return examples.get(kind, {"any": "value"})
 
 
-def _body(call: Json, reply: Reply, number: int) -> bytes:
+Dialect = Callable[[Json, Reply], Json]
+
+
+def _body(speak: Dialect, call: Json, reply: Reply) -> bytes:
     if reply.status >= 400:
         error = {"message": reply.content or "failed", "type": "error", "code": reply.error_code}
         return json.dumps({"error": error}).encode()
-    content = fitting_content(call) if reply.content is None else reply.content
+    return json.dumps(speak(call, reply)).encode()
+
+
+def _chat(call: Json, reply: Reply) -> Json:
+    form = (call.get("response_format") or {}).get("json_schema") or {}
+    content = _content(reply, call["messages"][-1]["content"], form.get("schema"))
     message = {"role": "assistant", "content": content, "refusal": reply.refusal}
     if reply.refusal:
         message["content"] = None
     answer: dict[str, Json] = {
-        "id": f"chatcmpl-{number}",
+        "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": call.get("model", "unknown"),
@@ -201,7 +215,53 @@ def _body(call: Json, reply: Reply, number: int) -> bytes:
             "completion_tokens": reply.output_tokens,
             "total_tokens": reply.input_tokens + reply.output_tokens,
         }
-    return json.dumps(answer).encode()
+    return answer
+
+
+def _anthropic(call: Json, reply: Reply) -> Json:
+    form = (call.get("output_config") or {}).get("format") or {}
+    content = reply.refusal or _content(reply, call["messages"][-1]["content"], form.get("schema"))
+    reasons = {"stop": "end_turn", "length": "max_tokens"}
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": call["model"],
+        "content": [{"type": "text", "text": content}],
+        "stop_reason": "refusal" if reply.refusal else reasons[reply.finish_reason],
+        "usage": {"input_tokens": reply.input_tokens or 0, "output_tokens": reply.output_tokens},
+    }
+
+
+def _google(call: Json, reply: Reply) -> Json:
+    schema = call["generationConfig"].get("responseJsonSchema")
+    content = _content(reply, call["contents"][-1]["parts"][0]["text"], schema)
+    usage = {
+        "promptTokenCount": reply.input_tokens or 0,
+        "candidatesTokenCount": reply.output_tokens - 1,
+        "thoughtsTokenCount": 1,
+    }
+    if reply.refusal:
+        feedback = {"blockReason": "SAFETY", "blockReasonMessage": reply.refusal}
+        return {"promptFeedback": feedback, "usageMetadata": usage}
+    parts = [{"text": "Let me think.", "thought": True}, {"text": content}]
+    reasons = {"stop": "STOP", "length": "MAX_TOKENS"}
+    candidate = {
+        "content": {"role": "model", "parts": parts},
+        "finishReason": reasons[reply.finish_reason],
+    }
+    return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "test-model"}
+
+
+def _content(reply: Reply, prompt: str, schema: Json) -> str:
+    return fitting_content(prompt, schema) if reply.content is None else reply.content
+
+
+_DIALECTS: dict[str, Dialect] = {
+    "/chat/completions": _chat,
+    "/messages": _anthropic,
+    "generateContent": _google,
+}
 
 
 async def _send(

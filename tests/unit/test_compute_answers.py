@@ -3,12 +3,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from pydantic_ai import exceptions
 
-from everfill.compute.ai_failures import explain, shorten
 from everfill.compute.answers import ANSWERABLE, answer_schema, instructions, read_answer
 from everfill.compute.protocol import NotFound, Value
-from everfill.kernel import limits
 from everfill.kernel.errors import InvalidError
 from everfill.tables.types import TEXT, ColumnType, TypeName
 
@@ -74,33 +71,3 @@ def test_an_answer_that_does_not_fit_is_refused(output_type: ColumnType, answer:
         read_answer(answer, output_type)
 
     assert caught.value.code == "answer_invalid"
-
-
-@pytest.mark.parametrize(
-    "key", ["sk-proj-abc123def456", "sk-ab***************xyz9", "gsk_0123456789", "AIzaSyA-1234567"]
-)
-def test_what_looks_like_a_key_is_left_out(key: str) -> None:
-    assert shorten(f"Incorrect API key provided: {key}.") == "Incorrect API key provided: [key]"
-
-
-def test_our_own_key_is_left_out_whatever_it_looks_like() -> None:
-    assert shorten("You sent hunter2!", "hunter2") == "You sent [key]!"
-
-
-def test_ordinary_words_stay() -> None:
-    words = "The task-oriented keyboard asks for key values; a risk-free sketch."
-
-    assert shorten(words) == words
-
-
-def test_a_long_message_is_cut() -> None:
-    assert len(shorten("word " * 1_000)) == limits.ERROR_MESSAGE_CHARS_MAX
-
-
-def test_only_a_passing_failure_says_when_to_come_back() -> None:
-    busy = exceptions.ModelHTTPError(503, "m", {"message": "Busy."}, retry_after=3)
-    wrong = exceptions.ModelHTTPError(422, "m", {"message": "Wrong."}, retry_after=3)
-
-    assert explain(busy).retry_after_seconds == 3
-    assert explain(wrong).retry_after_seconds is None
-    assert explain(wrong).message.endswith("Wrong.")

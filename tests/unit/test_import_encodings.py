@@ -126,7 +126,7 @@ def test_a_guessed_encoding_is_told(tmp_path: Path) -> None:
     assert "The file is taken for GB18030 (Chinese)." in source.notes
 
 
-@pytest.mark.parametrize("row", ["0,\0", "\0,\0", "tea\0,é"])
+@pytest.mark.parametrize("row", ["0,\0", "\0,\0", "tea\0,é", ",\x1f\0", "\x01\x02,\0"])
 def test_a_stray_nul_does_not_make_a_file_utf_16(tmp_path: Path, row: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"a,b\n{row}\nplain,words\n", encoding="utf-8")
@@ -135,7 +135,13 @@ def test_a_stray_nul_does_not_make_a_file_utf_16(tmp_path: Path, row: str) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["a,b\nplain,words\n", "имя,город\nАнна,Москва\n", "名前,都市\n花子,東京\n"]
+    "text",
+    [
+        "a,b\nplain,words\n",
+        "имя,город\nАнна,Москва 7 км\n",
+        "όνομα,πόλη\nΆννα,Αθήνα\n",
+        "名前,都市\n花子,東京\n",
+    ],
 )
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
 def test_utf_16_without_a_mark_is_still_known(tmp_path: Path, text: str, codec: str) -> None:

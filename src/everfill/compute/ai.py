@@ -1,6 +1,6 @@
-"""The `ai` kind: a column's prompt, answered by a model behind an OpenAI-compatible endpoint.
+"""The `ai` kind: a column's prompt, answered by a model.
 
-The libraries that speak to it are imported at the first call, as they take two seconds.
+What speaks to providers is imported at the first call: the table of prices alone takes a moment.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from everfill.compute.protocol import (
     ComputeRequest,
     ComputeResult,
     CostClass,
-    Failure,
     KindSpec,
     NotFound,
 )
@@ -46,14 +45,6 @@ _SPEC: Final = KindSpec(
 _OPTIONS: Final = frozenset({"model", "temperature", "max_output_tokens", "system"})
 _TEMPERATURE_MAX: Final = 2
 _OUTPUT_TOKENS_MAX: Final = 1_000_000
-_NOT_CONFIGURED: Final = Failure(
-    code="ai_not_configured",
-    message=(
-        "No model provider is set. Set EVERFILL_AI__API_KEY, and EVERFILL_AI__BASE_URL for any "
-        "other OpenAI-compatible endpoint, such as http://localhost:11434/v1; then reprocess."
-    ),
-    transient=False,
-)
 
 
 class AiKind(ComputeKind):
@@ -83,8 +74,6 @@ class AiKind(ComputeKind):
         return [await self._answer(request, context) for request in requests]
 
     async def _answer(self, request: ComputeRequest, context: ComputeContext) -> ComputeResult:
-        if context.settings.ai.base_url is None and context.settings.ai.api_key is None:
-            return _NOT_CONFIGURED
         if not request.text.strip():
             return NotFound(reason="the prompt is empty")
         return await self._client.get().answer(request, context.settings.ai)
@@ -96,6 +85,6 @@ class AiKind(ComputeKind):
 
 
 def _make_client() -> AiClient:
-    from everfill.compute.ai_client import AiClient  # noqa: PLC0415 - imports pydantic-ai: 2 s
+    from everfill.compute.ai_client import AiClient  # noqa: PLC0415 - see above
 
     return AiClient()

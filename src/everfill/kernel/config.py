@@ -11,7 +11,7 @@ import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from platformdirs import user_data_path
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
@@ -23,10 +23,12 @@ __all__ = [
     "AiSettings",
     "ApiSettings",
     "BlobSettings",
+    "ConnectionSettings",
     "FetchSettings",
     "JanitorSettings",
     "LimitSettings",
     "PostgresSettings",
+    "Provider",
     "RedisSettings",
     "Setting",
     "Settings",
@@ -39,6 +41,22 @@ __all__ = [
 ENV_PREFIX: Final = "EVERFILL_"
 CONFIG_FILE_NAME: Final = "everfill.toml"
 _ENV_RESERVED: Final = frozenset({"EVERFILL_CONFIG", "EVERFILL_DEBUG"})
+
+
+Provider: TypeAlias = Literal[
+    "openai",
+    "anthropic",
+    "google",
+    "mistral",
+    "groq",
+    "openrouter",
+    "azure",
+    "bedrock",
+    "ollama",
+    "vllm",
+    "lmstudio",
+    "openai-compatible",
+]
 
 
 class _Section(BaseModel):
@@ -107,12 +125,44 @@ class LimitSettings(_Section):
     namespace_cap: int = Field(default=limits.NAMESPACE_CAP_CELLS, ge=1)
 
 
-class AiSettings(_Section):
-    """An OpenAI-compatible endpoint for columns of kind `ai`."""
+class ConnectionSettings(_Section):
+    """How to reach a model provider; whatever is left out is as everybody reaches it."""
 
-    base_url: str | None = Field(default=None, description="Such as http://localhost:11434/v1.")
-    api_key: SecretStr | None = None
-    model: str = Field(default="gpt-5-mini", min_length=1)
+    provider: Provider | None = Field(
+        default=None,
+        description="Unset: the provider of the connection's own name, else openai-compatible.",
+    )
+    base_url: str | None = Field(default=None, pattern=r"^https?://")
+    api_key: SecretStr | None = Field(
+        default=None, description="Unset: the provider's customary variable (OPENAI_API_KEY, …)."
+    )
+    headers: dict[str, SecretStr] = Field(default={}, description="Sent with each call.")
+
+
+class AiSettings(_Section):
+    """The models behind columns of kind `ai`."""
+
+    base_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="An OpenAI-compatible endpoint for models named without a connection, such as"
+        " http://localhost:11434/v1; unset: OpenAI.",
+    )
+    api_key: SecretStr | None = Field(
+        default=None, description="For that endpoint; unset, for OpenAI: OPENAI_API_KEY."
+    )
+    model: str = Field(
+        default="gpt-5-mini",
+        min_length=1,
+        description="Of columns that name none: CONNECTION:MODEL, an alias, or a model.",
+    )
+    models: dict[str, tuple[str, ...]] = Field(
+        default={},
+        description="Aliases: each a chain of models, asked in turn until one answers.",
+    )
+    connections: dict[str, ConnectionSettings] = Field(
+        default={}, description="More endpoints, and keys of the known ones, by name."
+    )
     timeout_seconds: float = Field(default=120.0, gt=0, le=3_600)
     max_output_tokens: int = Field(default=4_096, ge=1)
 
@@ -235,7 +285,7 @@ def _plant(tree: dict[str, Any], key: str, value: object) -> None:
     *sections, leaf = key.split(".")
     for section in sections:
         tree = tree.setdefault(section, {})
-    if leaf == "allow_private" and isinstance(value, str):
+    if isinstance(value, str) and (leaf == "allow_private" or sections[-2:] == ["ai", "models"]):
         value = tuple(part.strip() for part in value.split(",") if part.strip())
     tree[leaf] = value
 
@@ -243,12 +293,19 @@ def _plant(tree: dict[str, Any], key: str, value: object) -> None:
 def _leaves(model: BaseModel, prefix: str = "") -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for name in type(model).model_fields:
-        value = getattr(model, name)
-        if isinstance(value, BaseModel):
-            pairs += _leaves(value, f"{prefix}{name}.")
-        else:
-            pairs.append((f"{prefix}{name}", "" if value is None else str(value)))
+        pairs += _leaf(getattr(model, name), f"{prefix}{name}")
     return pairs
+
+
+def _leaf(value: object, key: str) -> list[tuple[str, str]]:
+    if isinstance(value, BaseModel):
+        return _leaves(value, f"{key}.")
+    if isinstance(value, dict):
+        parts = cast("dict[str, object]", value)
+        return [pair for name, part in parts.items() for pair in _leaf(part, f"{key}.{name}")]
+    if isinstance(value, tuple):
+        return [(key, ", ".join(map(str, cast("tuple[object, ...]", value))))]
+    return [(key, "" if value is None else str(value))]
 
 
 def _explain(error: ValidationError, layers: list[tuple[str, dict[str, Any]]]) -> InvalidError:

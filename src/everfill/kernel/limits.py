@@ -33,6 +33,7 @@ __all__ = [
     "LANES_PER_CLAIM",
     "LEASE_SECONDS_MAX",
     "LOST_TRIES_MAX",
+    "MODEL_ANSWER_BYTES_MAX",
     "NAMESPACE_CAP_CELLS",
     "NAME_CHARS_MAX",
     "RETRY_BASE_SECONDS",
@@ -88,6 +89,9 @@ RUN_ROWS_MAX: Final = 100_000
 
 COLLECTION_CAP_CELLS: Final = 2_000
 """Default of cells in flight for one collection: one collection cannot take every worker."""
+
+MODEL_ANSWER_BYTES_MAX: Final = 32 * 1024 * 1024
+"""An answer is in memory whole, a slot each; images come as base64."""
 
 NAMESPACE_CAP_CELLS: Final = 10_000
 """Default of cells in flight for one namespace."""

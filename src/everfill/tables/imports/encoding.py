@@ -29,7 +29,8 @@ _MARKS: Final = (
 _CHUNK_BYTES: Final = 1 << 20
 _SAMPLE_BYTES: Final = 1 << 16
 _NUL_SHARE_MIN: Final = 0.02
-_NUL_SHARE_MAX: Final = 0.25
+_CONTROL_SHARE_MAX: Final = 0.4
+_CONTROLS: Final = frozenset(range(0x20)) - frozenset(b"\t\n\f\r")
 _STRAY: Final = frozenset({"Cc", "Cn", "Co", "Cs"})
 
 
@@ -119,11 +120,12 @@ def _around(chunk: bytes) -> bytes:
 
 
 def _is_utf8_with_nuls(head: bytes) -> bool:
-    """UTF-16 that is UTF-8 too is half NULs (Latin) or full of controls (other alphabets)."""
-    if head.count(0) > _NUL_SHARE_MAX * len(head):
+    """UTF-16 that is UTF-8 too has an alphabet's number in every second byte: a NUL or a control."""
+    controls = sum(head.count(byte) for byte in _CONTROLS)
+    if controls > _CONTROL_SHARE_MAX * len(head):
         return False
     try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(head)
+        codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return False
-    return not any(char < " " and char not in "\0\t\n\r\f" for char in text)
+    return True

@@ -1,0 +1,183 @@
+"""Which endpoint a model's name means. No I/O.
+
+A name is an alias of the settings (`cheap`), a connection and a model (`work:gpt-5`,
+`anthropic:claude-haiku-4-5`), or a model of the connection that the settings themselves describe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from everfill.compute.models.anthropic import Anthropic
+from everfill.compute.models.chat import Chat
+from everfill.compute.models.google import Google
+from everfill.compute.models.wire import Dialect
+from everfill.kernel.config import AiSettings, ConnectionSettings
+from everfill.kernel.errors import InvalidError
+
+__all__ = ["Connection", "Model", "find_models"]
+
+
+class _Preset(NamedTuple):
+    """A provider as everybody reaches it."""
+
+    dialect: Dialect
+    base_url: str | None
+    key_variables: tuple[str, ...] = ()
+    needs_key: bool = True
+
+
+_PRESETS: Final[Mapping[str, _Preset]] = {
+    "openai": _Preset(
+        Chat(limit="max_completion_tokens"), "https://api.openai.com/v1", ("OPENAI_API_KEY",)
+    ),
+    "anthropic": _Preset(Anthropic(), "https://api.anthropic.com/v1", ("ANTHROPIC_API_KEY",)),
+    "google": _Preset(
+        Google(),
+        "https://generativelanguage.googleapis.com/v1beta",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    ),
+    "mistral": _Preset(Chat(), "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",)),
+    "groq": _Preset(
+        Chat(limit="max_completion_tokens"), "https://api.groq.com/openai/v1", ("GROQ_API_KEY",)
+    ),
+    "openrouter": _Preset(Chat(), "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",)),
+    "azure": _Preset(
+        Chat(key_header="api-key", limit="max_completion_tokens"), None, ("AZURE_OPENAI_API_KEY",)
+    ),
+    "bedrock": _Preset(Chat(limit="max_completion_tokens"), None, ("AWS_BEARER_TOKEN_BEDROCK",)),
+    "ollama": _Preset(Chat(), "http://localhost:11434/v1", needs_key=False),
+    "vllm": _Preset(Chat(), "http://localhost:8000/v1", needs_key=False),
+    "lmstudio": _Preset(Chat(), "http://localhost:1234/v1", needs_key=False),
+    "openai-compatible": _Preset(Chat(), None, needs_key=False),
+}
+_ADDRESSES: Final = {
+    "azure": "https://RESOURCE.openai.azure.com/openai/v1",
+    "bedrock": "https://bedrock-runtime.REGION.amazonaws.com/openai/v1",
+    "openai-compatible": "http://localhost:8000/v1",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """An endpoint.
+
+    Attributes:
+        name: How settings and people call it.
+        dialect: Its wire format.
+        base_url: Without a slash at its end.
+        key: Its secret, as far as there is one.
+        headers: Sent with each call.
+    """
+
+    name: str
+    dialect: Dialect
+    base_url: str
+    key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A model behind an endpoint."""
+
+    connection: Connection
+    name: str
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return f"{self.connection.name}:{self.name}"
+
+
+def find_models(
+    settings: AiSettings, name: str | None, environment: Mapping[str, str]
+) -> Sequence[Model]:
+    """The models that a name stands for, the first one to be asked first.
+
+    Args:
+        settings: The `[ai]` section.
+        name: As a column gives it; None: the settings' own.
+        environment: Where providers' customary variables may hold keys.
+
+    Raises:
+        InvalidError: `ai_not_configured` where nothing says how to reach a model, with what to set.
+    """
+    return [
+        _find_model(settings, part, environment)
+        for part in _expand(settings, name or settings.model, ())
+    ]
+
+
+def _expand(settings: AiSettings, name: str, seen: tuple[str, ...]) -> Iterator[str]:
+    """An alias' chain, flat; an alias within itself means the model of that name."""
+    chain = settings.models.get(name)
+    if chain is None or name in seen:
+        yield name
+        return
+    for part in chain:
+        yield from _expand(settings, part, (*seen, name))
+
+
+def _find_model(settings: AiSettings, name: str, environment: Mapping[str, str]) -> Model:
+    prefix, colon, rest = name.partition(":")
+    given = settings.connections.get(prefix)
+    # a server of one's own has models named `mistral:7b`, which are not Mistral's
+    preset = prefix in _PRESETS and settings.base_url is None
+    if colon and rest and (given or preset):
+        return Model(connection=_connect(prefix, given, environment), name=rest)
+    return Model(connection=_own_connection(settings, environment), name=name)
+
+
+def _own_connection(settings: AiSettings, environment: Mapping[str, str]) -> Connection:
+    """The one that `ai.base_url` and `ai.api_key` describe; without an address: OpenAI."""
+    if settings.base_url is None and settings.api_key is None:
+        if not any(environment.get(name) for name in _PRESETS["openai"].key_variables):
+            raise InvalidError("ai_not_configured", _NOTHING_SET)
+        return _connect("openai", None, environment)
+    name = "openai" if settings.base_url is None else "openai-compatible"
+    given = ConnectionSettings(base_url=settings.base_url, api_key=settings.api_key)
+    return _connect(name, given, {})
+
+
+def _connect(
+    name: str, given: ConnectionSettings | None, environment: Mapping[str, str]
+) -> Connection:
+    given = given or ConnectionSettings()
+    provider = given.provider or (name if name in _PRESETS else "openai-compatible")
+    preset = _PRESETS[provider]
+    base_url = given.base_url or preset.base_url
+    if base_url is None:
+        raise _unset(name, "base_url", f"such as {_ADDRESSES[provider]}")
+    own = given.api_key.get_secret_value() if given.api_key else None
+    usual = base_url == preset.base_url or preset.base_url is None
+    variables = preset.key_variables if usual else ()  # a key goes to its own provider alone
+    key = own or next((environment[v] for v in variables if environment.get(v)), None)
+    if key is None and preset.needs_key and usual and not given.headers:
+        raise _unset(name, "api_key", f"or {' or '.join(preset.key_variables)}")
+    headers = {
+        key.lower().replace("_", "-"): value.get_secret_value()
+        for key, value in given.headers.items()
+    }
+    return Connection(
+        name=name,
+        dialect=preset.dialect,
+        base_url=base_url.rstrip("/"),
+        key=key,
+        headers=headers,
+    )
+
+
+def _unset(name: str, key: str, example: str) -> InvalidError:
+    variable = f"EVERFILL_AI__CONNECTIONS__{name.upper()}__{key.upper()}"
+    message = f"The connection {name!r} has no {key}. Set {variable}, {example}; then reprocess."
+    return InvalidError("ai_not_configured", message)
+
+
+_NOTHING_SET: Final = (
+    "No model provider is set. Set EVERFILL_AI__API_KEY (or OPENAI_API_KEY), and "
+    "EVERFILL_AI__BASE_URL for any other OpenAI-compatible endpoint, such as "
+    "http://localhost:11434/v1, or name a model as anthropic:MODEL; then reprocess."
+)
