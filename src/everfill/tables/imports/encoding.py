@@ -120,7 +120,7 @@ def _around(chunk: bytes) -> bytes:
 
 
 def _is_utf8_with_nuls(head: bytes) -> bool:
-    """UTF-16 that is UTF-8 too has an alphabet's number in every second byte: a NUL or a control."""
+    """UTF-16 that is UTF-8 too has a NUL or a control, its alphabet, in every second byte."""
     controls = sum(head.count(byte) for byte in _CONTROLS)
     if controls > _CONTROL_SHARE_MAX * len(head):
         return False
