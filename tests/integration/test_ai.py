@@ -47,6 +47,7 @@ def context(base_url: str | None, *, key: str | None = KEY, timeout: float = 10)
         base_url=base_url,
         api_key=SecretStr(key) if key else None,
         timeout_seconds=timeout,
+        patience_seconds=1,
         model="test-model",
     )
     return ComputeContext(settings=Settings(ai=ai), files=None)

@@ -57,7 +57,7 @@ def settings(*servers: ProviderServer, provider: str = "openai", **more: Any) ->
         for name, server in zip(names, servers, strict=True)
     }
     chain = {"default": tuple(f"{name}:test-model" for name in names)}
-    given = {"connections": connections, "models": chain, "model": "default"}
+    given = {"connections": connections, "models": chain, "model": "default", "patience_seconds": 1}
     return AiSettings.model_validate(given | more)
 
 
@@ -253,3 +253,41 @@ async def test_a_connections_headers_go_with_each_call(
     assert isinstance(result, Value)
     assert provider.headers_seen[0]["x-team"] == "blue"
     assert "authorization" not in provider.headers_seen[0]
+
+
+async def test_an_answer_in_the_authors_own_shape_is_asked_for_and_repaired(
+    kind: AiKind, provider: ProviderServer
+) -> None:
+    shape = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+    provider.then(
+        Reply(content='{"found": true, "value": {"n": "seven"}}'),
+        Reply(content='{"found": true, "value": {"n": 7}}'),
+    )
+
+    result = await ask(kind, settings(provider), ColumnType(name=TypeName.JSON), schema=shape)
+
+    assert isinstance(result, Value)
+    assert result.value == {"n": 7}
+    assert "/n: " in provider.calls[1]["messages"][-1]["content"]
+
+
+async def test_a_cell_says_what_of_its_input_the_model_did_not_see(
+    kind: AiKind, provider: ProviderServer
+) -> None:
+    page = "word " * 1_000
+    request = ComputeRequest(
+        text=f"Summarise {page}",
+        inputs={"page": page},
+        source=None,
+        output_type=TEXT,
+        options={"input_chars_max": 1_000},
+    )
+
+    (result,) = await kind.compute(
+        [request], ComputeContext(settings=Settings(ai=settings(provider)), files=None)
+    )
+
+    assert isinstance(result, Value)
+    assert result.note
+    assert "of 5,000 characters of page were left out" in result.note
+    assert len(provider.calls[0]["messages"][-1]["content"]) <= 1_000

@@ -41,7 +41,7 @@ async def run_cell_worker(settings: Settings, stop: asyncio.Event) -> None:
             queue=Queue(pool),
             blobs=blobs,
             sink=bus,
-            context=ComputeContext(settings=settings, files=blobs),
+            context=ComputeContext(settings=settings, files=blobs, board=bus),
             settings=settings.worker,
         )
         stopper = asyncio.create_task(_stop_when(stop, worker))

@@ -57,7 +57,7 @@ async def open_app(settings: Settings, *, name: str = "everfill") -> AsyncGenera
         )
         blobs = open_blobs(settings)
         queue = Queue(pool)
-        context = ComputeContext(settings=settings, files=blobs)
+        context = ComputeContext(settings=settings, files=blobs, board=bus)
         immediate = Immediate(blobs=blobs, context=context, sink=bus)
         dispatcher = Dispatcher(pool, queue, blobs, announcer, immediate)
         yield App(

@@ -6,7 +6,7 @@ Nothing that matters lives here. A lost completion is a frame less; Postgres has
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -28,6 +28,8 @@ SHARED_SECONDS: Final = 300.0
 """Lease of the shared cache."""
 KEEP_SECONDS: Final = 600.0
 """A stream that nobody adds to is gone after this, so that idle collections cost no memory."""
+BOARD_SECONDS: Final = 3_600.0
+"""What was learnt of a model that nobody calls is forgotten after this."""
 _FIELD: Final = b"p"
 _ENTRY_ID: Final = re.compile(r"\$|\d{1,19}(-\d{1,19})?")
 _LOG: Final = structlog.stdlib.get_logger()
@@ -156,6 +158,12 @@ class Bus:
     async def take_turn(self, collection_id: CollectionId, *, seconds: float) -> bool:
         """Whether no process announced this collection in the last `seconds`."""
         return await self._redis.take_turn(f"autofill:announced:{collection_id}", seconds=seconds)
+
+    async def change(
+        self, key: str, change: Callable[[bytes | None, float], bytes]
+    ) -> tuple[bytes, float] | None:
+        """The board of `ComputeContext`: what workers tell each other of the models they call."""
+        return await self._redis.change(f"compute:{key}", change, seconds=BOARD_SECONDS)
 
     async def share(self, collection_id: CollectionId, content: bytes) -> None:
         """Renew the shared cache of a collection for its lease."""

@@ -78,7 +78,7 @@ def to_result(job: Job, result: ComputeResult, stored: str | None, seconds: floa
         kind=_kind(result),
         value=stored,
         reason=_reason(result),
-        provenance=_provenance(job.plan, result.usage, seconds),
+        provenance=_provenance(job.plan, result, seconds),
         input_hash=job.compute.input_hash,
         delay_seconds=_delay_seconds(result, job.cell.tries),
     )
@@ -123,12 +123,14 @@ def _reason(result: ComputeResult) -> str | None:
     )
 
 
-def _provenance(plan: Plan, usage: Usage | None, seconds: float) -> str | None:
+def _provenance(plan: Plan, result: ComputeResult, seconds: float) -> str | None:
     """What a cell's explanation needs beyond its own columns; nothing for an instant kind."""
     if plan.kind.cost_class is CostClass.INSTANT:
         return None
     told: dict[str, JsonValue] = {"kind": plan.kind.name, "seconds": round(seconds, 3)}
-    if usage:
+    if isinstance(result, Value) and result.note:
+        told["note"] = _short(result.note)
+    if usage := result.usage:
         told |= {
             "model": usage.model,
             "input_tokens": usage.input_tokens,

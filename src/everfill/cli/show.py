@@ -93,6 +93,8 @@ def _explanation(cell: Cell) -> str:
     provenance = cell.provenance or {}
     if seconds := provenance.get("seconds"):
         parts.append(f"in {seconds} s")
+    if note := provenance.get("note"):
+        parts.append(escape(str(note)))
     for name in ("model", "input_tokens", "output_tokens", "cost_usd"):
         if value := provenance.get(name):
             parts.append(f"{name.replace('_', ' ')} {escape(str(value))}")

@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from everfill.compute.answers import ANSWERABLE
+from everfill.compute.cuts import Policy
+from everfill.compute.json_schema import check_schema
 from everfill.compute.options import (
     check_names,
     check_output_type,
+    choice_option,
     integer_option,
     number_option,
     text_option,
@@ -26,7 +29,8 @@ from everfill.compute.protocol import (
     KindSpec,
     NotFound,
 )
-from everfill.tables.types import TEXT, ColumnType
+from everfill.kernel.errors import InvalidError
+from everfill.tables.types import TEXT, ColumnType, TypeName
 from everfill.tables.values import JsonValue
 
 if TYPE_CHECKING:
@@ -42,13 +46,20 @@ _SPEC: Final = KindSpec(
     default_type=TEXT,
     output_types=ANSWERABLE,
 )
-_OPTIONS: Final = frozenset({"model", "temperature", "max_output_tokens", "system"})
+_OPTIONS: Final = frozenset(
+    {"model", "temperature", "max_output_tokens", "system", "schema", "input_chars_max", "cut"}
+)
 _TEMPERATURE_MAX: Final = 2
 _OUTPUT_TOKENS_MAX: Final = 1_000_000
+_INPUT_CHARS_MAX: Final = 100_000_000
 
 
 class AiKind(ComputeKind):
-    """Options `model`, `temperature`, `max_output_tokens` and `system`; settings give the rest."""
+    """Options of one column; settings give the rest.
+
+    `model`, `temperature`, `max_output_tokens` and `system`; `schema` of a JSON value;
+    `input_chars_max` of a prompt, and how an input that is too long is `cut`.
+    """
 
     def __init__(self) -> None:
         self._client = PerLoop(_make_client)
@@ -66,6 +77,13 @@ class AiKind(ComputeKind):
         text_option(options, "system")
         number_option(options, "temperature", low=0, high=_TEMPERATURE_MAX)
         integer_option(options, "max_output_tokens", low=1, high=_OUTPUT_TOKENS_MAX)
+        integer_option(options, "input_chars_max", low=1_000, high=_INPUT_CHARS_MAX)
+        choice_option(options, "cut", [*Policy], Policy.HEAD)
+        if "schema" in options:
+            check_schema(options["schema"])
+            if output_type.name is not TypeName.JSON:
+                message = f"Option schema is for JSON columns, and this one is {output_type.name}."
+                raise InvalidError("option_invalid", message, hint="Make its type json.")
 
     async def compute(
         self, requests: Sequence[ComputeRequest], context: ComputeContext
@@ -76,7 +94,7 @@ class AiKind(ComputeKind):
     async def _answer(self, request: ComputeRequest, context: ComputeContext) -> ComputeResult:
         if not request.text.strip():
             return NotFound(reason="the prompt is empty")
-        return await self._client.get().answer(request, context.settings.ai)
+        return await self._client.get().answer(request, context)
 
     async def aclose(self) -> None:
         """Close the running loop's connections."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, cast
 
+from everfill.compute.json_schema import find_faults
 from everfill.compute.protocol import NotFound, Value
 from everfill.kernel.errors import InvalidError
 from everfill.tables.parse import parse_value
@@ -33,6 +34,7 @@ ANSWERABLE: Final = frozenset(
     }
 )
 _FENCE: Final = re.compile(r"\s*```(?:json)?\s*\n?(.*?)\n?\s*```\s*", re.DOTALL)
+_DEFINITIONS: Final = ("$defs", "definitions")
 _NO_REASON: Final = "the model found no answer in the inputs"
 _SIMPLE: Final[Mapping[TypeName, JsonValue]] = {
     TypeName.NUMBER: {"type": ["number", "null"]},
@@ -46,10 +48,18 @@ _SIMPLE: Final[Mapping[TypeName, JsonValue]] = {
 }
 
 
-def answer_schema(output_type: ColumnType) -> dict[str, JsonValue] | None:
-    """The JSON schema of an answer, or None where it is plain text."""
+def answer_schema(
+    output_type: ColumnType, own: Mapping[str, JsonValue] | None = None
+) -> dict[str, JsonValue] | None:
+    """The JSON schema of an answer, or None where it is plain text.
+
+    Args:
+        output_type: What the column stores.
+        own: The author's schema of a JSON value.
+    """
     if output_type.name is TypeName.TEXT:
         return None
+    parts = {key: own[key] for key in _DEFINITIONS if key in own} if own else {}
     return {
         "type": "object",
         "properties": {
@@ -58,16 +68,17 @@ def answer_schema(output_type: ColumnType) -> dict[str, JsonValue] | None:
                 "type": ["string", "null"],
                 "description": "If not found: why, in a few words. Else null.",
             },
-            "value": _value_schema(output_type),
+            "value": _own_schema(own) if own else _value_schema(output_type),
         },
         "required": ["found", "reason", "value"],
         "additionalProperties": False,
+        **parts,
     }
 
 
-def instructions(output_type: ColumnType) -> str:
+def instructions(output_type: ColumnType, own: Mapping[str, JsonValue] | None = None) -> str:
     """What the model is told besides the column's own prompt."""
-    schema = answer_schema(output_type)
+    schema = answer_schema(output_type, own)
     if schema is None:
         return "Answer with the text asked for and nothing else: no preamble, no remarks."
     return (
@@ -77,7 +88,9 @@ def instructions(output_type: ColumnType) -> str:
     )
 
 
-def read_answer(text: str, output_type: ColumnType) -> Value | NotFound:
+def read_answer(
+    text: str, output_type: ColumnType, own: Mapping[str, JsonValue] | None = None
+) -> Value | NotFound:
     """The value in a model's answer.
 
     Raises:
@@ -93,7 +106,15 @@ def read_answer(text: str, output_type: ColumnType) -> Value | NotFound:
         return NotFound(reason=str(answer.get("reason") or _NO_REASON))
     if value is None:
         raise _invalid("The answer says that a value was found, and value is null.")
+    if own and (faults := find_faults(value, own)):
+        raise _invalid(f"The value does not fit its schema: {faults}.")
     return Value(value=_fit(value, output_type))
+
+
+def _own_schema(own: Mapping[str, JsonValue]) -> JsonValue:
+    """The author's schema, or null; its definitions move up, where references look for them."""
+    body = {key: value for key, value in own.items() if key not in {*_DEFINITIONS, "$schema"}}
+    return {"anyOf": [body, {"type": "null"}]}
 
 
 def _value_schema(output_type: ColumnType) -> JsonValue:

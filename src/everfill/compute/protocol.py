@@ -6,7 +6,7 @@ plain JSON values (None, bool, int, float, str, list, dict); an absent input is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -72,10 +72,17 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """The cell has a value (which may be None: the source says that there is none)."""
+    """The cell has a value (which may be None: the source says that there is none).
+
+    Attributes:
+        value: What it stores.
+        usage: What the calls for it spent.
+        note: What whoever reads it should know of it.
+    """
 
     value: JsonValue
     usage: Usage | None = None
+    note: str | None = None
 
 
 class NotFound(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,12 +124,32 @@ class FileStore(Protocol):
         ...
 
 
+class Board(Protocol):
+    """A small shared memory with a clock; best effort."""
+
+    async def change(
+        self, key: str, change: Callable[[bytes | None, float], bytes]
+    ) -> tuple[bytes, float] | None:
+        """Replace what stands at a key, all at once.
+
+        Args:
+            key: Such as a model's.
+            change: Given what stands there and the board's time; it may be called more than once.
+
+        Returns:
+            What stands there now, and the time; None where the board does not answer.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeContext:
     """What a kind may use besides its requests."""
 
     settings: Settings
     files: FileStore
+    board: Board | None = None
+    """What processes tell each other of the models they call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any, Final, TypeAlias, TypeVar
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import redis.asyncio as aioredis
 import structlog
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, WatchError
 
 from everfill.kernel.clock import Clock, SystemClock
 
@@ -25,6 +25,7 @@ PAUSE_SECONDS: Final = 1.0
 """How long Redis is left alone after it did not answer."""
 _SOCKET_SECONDS: Final = 5.0  # the net under ANSWER_SECONDS, longer than any read may wait
 _WAIT_SECONDS_MAX: Final = 2.0
+_CHANGE_TRIES: Final = 20
 _LOG: Final = structlog.stdlib.get_logger()
 _T = TypeVar("_T")
 _Streams: TypeAlias = "list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]"
@@ -123,6 +124,32 @@ class Redis:
         """A kept value, or None."""
         found: Any = await self.attempt(lambda client: client.get(key), default=None)
         return found
+
+    async def change(
+        self, key: str, change: Callable[[bytes | None, float], bytes], *, seconds: float
+    ) -> tuple[bytes, float] | None:
+        """Replace a kept value by what a function makes of it and of Redis' own time, all at once.
+
+        Returns:
+            The new value and that time; None where Redis does not answer, or others always came
+            first.
+        """
+
+        async def replace(client: aioredis.Redis) -> tuple[bytes, float] | None:
+            for _ in range(_CHANGE_TRIES):
+                async with client.pipeline(transaction=True) as pipeline:
+                    await pipeline.watch(key)
+                    whole, micro = await pipeline.time()  # pyright: ignore[reportUnknownMemberType] - the same
+                    now = whole + micro / 1e6
+                    value = change(cast("bytes | None", await pipeline.get(key)), now)
+                    pipeline.multi()
+                    pipeline.set(key, value, px=int(seconds * 1_000))
+                    with suppress(WatchError):
+                        await pipeline.execute()
+                        return value, now
+            return None
+
+        return await self.attempt(replace, default=None)
 
     def _fell_out(self, error: Exception) -> None:
         if not self._is_out:

@@ -137,6 +137,11 @@ class ConnectionSettings(_Section):
         default=None, description="Unset: the provider's customary variable (OPENAI_API_KEY, …)."
     )
     headers: dict[str, SecretStr] = Field(default={}, description="Sent with each call.")
+    requests_per_minute: float | None = Field(
+        default=None,
+        gt=0,
+        description="To each of its models, of all workers together; unset: as many as it takes.",
+    )
 
 
 class AiSettings(_Section):
@@ -164,7 +169,20 @@ class AiSettings(_Section):
         default={}, description="More endpoints, and keys of the known ones, by name."
     )
     timeout_seconds: float = Field(default=120.0, gt=0, le=3_600)
+    patience_seconds: float = Field(
+        default=600.0,
+        ge=1,
+        le=3_600,
+        description="How long a cell waits for its turn while a provider asks to slow down or is"
+        " out, before that counts as a failed try.",
+    )
     max_output_tokens: int = Field(default=4_096, ge=1)
+    input_chars_max: int = Field(
+        default=400_000,
+        ge=1_000,
+        description="Of a prompt: of an input that is longer only a part is sent, and its cell says"
+        " so. About 100,000 tokens.",
+    )
 
 
 class FetchSettings(_Section):

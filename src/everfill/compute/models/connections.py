@@ -6,6 +6,8 @@ A name is an alias of the settings (`cheap`), a connection and a model (`work:gp
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -70,6 +72,7 @@ class Connection:
         base_url: Without a slash at its end.
         key: Its secret, as far as there is one.
         headers: Sent with each call.
+        rate_max: Calls a second to each of its models; None: as many as it takes.
     """
 
     name: str
@@ -77,6 +80,7 @@ class Connection:
     base_url: str
     key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    rate_max: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +94,12 @@ class Model:
     def label(self) -> str:
         """For people."""
         return f"{self.connection.name}:{self.name}"
+
+    @property
+    def pace_key(self) -> str:
+        """Names what shares one limit: a model, an address and a key; tells nothing of them."""
+        words = (self.connection.base_url, self.connection.key or "", self.name)
+        return f"pace:{hashlib.sha256(json.dumps(words).encode()).hexdigest()[:32]}"
 
 
 def find_models(
@@ -167,6 +177,7 @@ def _connect(
         base_url=base_url.rstrip("/"),
         key=key,
         headers=headers,
+        rate_max=given.requests_per_minute and given.requests_per_minute / 60,
     )
 
 
