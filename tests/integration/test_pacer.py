@@ -160,6 +160,21 @@ async def test_patience_ends_and_the_providers_words_are_told(bus: Bus) -> None:
     assert server.call_count == 1, "the second was not even tried"
 
 
+async def test_a_provider_that_is_out_is_left_alone_and_its_cells_say_why(bus: Bus) -> None:
+    async with ProviderServer() as server:
+        server.default = Reply(status=503, content="Under water.")
+        kind = AiKind()
+        results = [await ask(kind, context(server, bus), f"{n}") for n in range(30)]
+        await kind.aclose()
+
+    failures = [result for result in results if isinstance(result, Failure)]
+    assert {(f.code, f.transient) for f in failures} == {("provider_failed", True)}
+    assert all("Under water." in failure.message for failure in failures)
+    assert len(failures) == 30
+    assert server.call_count <= pacing.FAILURES_MAX + 2, "and a probe or two on a slow machine"
+    assert all((f.retry_after_seconds or 0) > 0 for f in failures[pacing.FAILURES_MAX + 2 :])
+
+
 async def test_a_rate_that_an_operator_allows_is_kept(bus: Bus) -> None:
     async with ProviderServer() as server:
         own = {"one": {"base_url": server.base_url, "requests_per_minute": 1_200}}

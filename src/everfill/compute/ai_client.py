@@ -79,6 +79,8 @@ class AiClient:
     )
     """What models turned out not to take, by base URL and name."""
     _pacer: Pacer | None = None
+    _outages: dict[str, str] = field(default_factory=dict[str, str])
+    """What each model failed with last."""
 
     async def answer(self, request: ComputeRequest, context: ComputeContext) -> ComputeResult:
         """Ask the models of the chain in turn until one of them answers."""
@@ -173,9 +175,11 @@ class AiClient:
         refused: Failure | None = None
         while turn := await pacer.turn(key, patience_seconds=deadline - clock(), rate_max=rate_max):
             answer = await self._call(model, body, timeout_seconds)
-            if isinstance(answer, Failure) or answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            if failure := _outage(model, answer):
+                self._outages[key] = failure.message
                 await pacer.failed(turn)
-                return answer
+                return failure
+            assert isinstance(answer, Answer), "a failure is an outage"
             refused = _slow_down(model, answer)
             if refused is None:
                 await pacer.accepted(turn)
@@ -183,7 +187,16 @@ class AiClient:
             await pacer.rejected(turn, refused.retry_after_seconds)
             if patience_seconds is None:
                 return refused
-        return refused or _no_turn(patience, is_out=pacer.is_out(key))
+        if pacer.is_out(key):
+            message = self._outages.get(key) or "The provider keeps failing."
+            return Failure(
+                code="provider_failed",
+                message=f"{message} (not called again for a while)",
+                transient=True,
+                retry_after_seconds=pacer.wait_seconds(key),
+            )
+        message = f"The provider takes no more calls; no turn came within {patience:g} s."
+        return refused or Failure(code="rate_limited", message=message, transient=True)
 
     async def _call(
         self, model: Model, body: Mapping[str, JsonValue], timeout_seconds: float
@@ -257,6 +270,16 @@ def _read(model: Model, answer: Answer) -> Reply | Failure:
         return Failure(code="answer_malformed", message=message, transient=True)
 
 
+def _outage(model: Model, answer: Answer | Failure) -> Failure | None:
+    """The failure of a call that came to nothing."""
+    if isinstance(answer, Failure):
+        return answer
+    if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return None
+    refusal = read_refusal(answer.status, answer.headers, answer.body)
+    return refusal.explain(model.connection.key)
+
+
 def _slow_down(model: Model, answer: Answer) -> Failure | None:
     """The failure of an answer that is a refusal of one call too many."""
     if answer.status != HTTPStatus.TOO_MANY_REQUESTS:
@@ -264,15 +287,6 @@ def _slow_down(model: Model, answer: Answer) -> Failure | None:
     refusal = read_refusal(answer.status, answer.headers, answer.body)
     failure = refusal.explain(model.connection.key)
     return failure if failure.code == "rate_limited" else None
-
-
-def _no_turn(patience_seconds: float | None, *, is_out: bool) -> Failure:
-    """The failure of a cell whose turn did not come."""
-    if is_out:
-        message = f"The provider keeps failing; it was not called for {patience_seconds:g} s."
-        return Failure(code="provider_failed", message=message, transient=True)
-    message = f"The provider takes no more calls; no turn came within {patience_seconds:g} s."
-    return Failure(code="rate_limited", message=message, transient=True)
 
 
 def _unfinished(reply: Reply) -> Failure | None:

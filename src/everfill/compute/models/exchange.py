@@ -39,10 +39,11 @@ class UnreachableError(Exception):
 
 
 class Exchange:
-    """Connections to providers, of one event loop; made at the first call."""
+    """Connections to providers, of one event loop; made at the first call, closed once."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
 
     async def post(
         self, connection: Connection, path: str, body: Mapping[str, JsonValue]
@@ -73,12 +74,15 @@ class Exchange:
             raise UnreachableError(str(error) or type(error).__name__) from None
 
     async def aclose(self) -> None:
-        """Close every connection."""
+        """Close every connection; whoever still calls is told that there is none."""
+        self._closed = True
         if self._session:
             await self._session.close()
             self._session = None
 
     def _open(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise UnreachableError("the worker is ending")
         if self._session is None:
             connector = aiohttp.TCPConnector(
                 limit=_CONNECTIONS_MAX, keepalive_timeout=_IDLE_SECONDS

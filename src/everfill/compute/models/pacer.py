@@ -84,7 +84,7 @@ class Pacer:
     async def turn(
         self, key: str, *, patience_seconds: float, rate_max: float | None = None
     ) -> Turn | None:
-        """Wait for a turn; None where none comes in time."""
+        """Wait for a turn; None where none comes in time, or the breaker is open."""
         lane = self._lanes.setdefault(key, _Lane())
         deadline = asyncio.get_running_loop().time() + patience_seconds
         lane.waiting += 1
@@ -122,13 +122,20 @@ class Pacer:
         lane = self._lanes.get(key)
         return lane is not None and lane.pace.failures >= FAILURES_MAX
 
+    def wait_seconds(self, key: str) -> float:
+        """How long to leave a model alone that is out, as far as is known here."""
+        lane = self._lanes.get(key)
+        left = lane.pace.blocked_until - self._now() if lane else 0.0
+        return left if left > 0 else _ASK_AGAIN_SECONDS
+
     async def _next(self, key: str, lane: _Lane, deadline: float, rate_max: float) -> Turn | None:
         while True:
             if not lane.turns:
                 turns = await self._reserve(key, lane, rate_max)
                 if not turns.number:
                     wait = turns.at - self._now()
-                    if wait > deadline - asyncio.get_running_loop().time():
+                    left = deadline - asyncio.get_running_loop().time()
+                    if wait > left or self.is_out(key):
                         return None
                     await asyncio.sleep(max(min(wait, _ASK_AGAIN_SECONDS), 0.001))
                     continue

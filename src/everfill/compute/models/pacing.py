@@ -36,8 +36,8 @@ MEASURED_CALLS_MIN: Final = 5
 BLOCK_SECONDS: Final = 1.0
 """After a refusal that does not say how long."""
 BLOCK_SECONDS_MAX: Final = 300.0
-FAILURES_MAX: Final = 5
-"""In a row: then the breaker opens."""
+FAILURES_MAX: Final = 10
+"""In a row: then the breaker opens. One call in two that fails is no outage."""
 OPEN_SECONDS: Final = 1.0
 OPEN_SECONDS_MAX: Final = 60.0
 PROBE_SECONDS: Final = 10.0
