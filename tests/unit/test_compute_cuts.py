@@ -67,3 +67,11 @@ def test_a_prompt_that_is_long_by_itself_is_left_to_the_model() -> None:
     cut = cut_inputs(LONG, {"page": "hi"}, chars_max=1_000, policy=Policy.HEAD)
 
     assert cut == (LONG, None)
+
+
+def test_a_short_input_is_never_looked_for_in_the_words() -> None:
+    text = "a short a"
+
+    assert (
+        cut_inputs(text * 500, {"x": "a"}, chars_max=1_000, policy=Policy.HEAD).text == text * 500
+    )

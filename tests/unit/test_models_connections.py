@@ -86,6 +86,23 @@ def test_an_alias_is_a_chain_and_may_hold_aliases() -> None:
     assert names == ["anthropic:a", "openai:b", "ollama:c"]
 
 
+def test_what_of_a_chain_has_no_key_is_left_out() -> None:
+    (model,) = find("best", {}, models={"best": ("anthropic:a", "ollama:b")})
+
+    assert model.label == "ollama:b"
+
+
+def test_an_alias_of_nothing_says_so() -> None:
+    with pytest.raises(InvalidError, match="stands for no model"):
+        find("best", models={"best": ()})
+
+
+def test_a_model_without_a_connection_is_of_the_openai_that_is_configured() -> None:
+    (model,) = find("gpt", {}, connections={"openai": {"api_key": "mine"}})
+
+    assert model.connection.key == "mine"
+
+
 def test_an_alias_within_itself_is_a_model_of_that_name() -> None:
     assert [model.name for model in find("gpt", models={"gpt": ("gpt",)})] == ["gpt"]
 
@@ -120,6 +137,7 @@ def test_keys_and_headers_are_in_no_representation() -> None:
 
     assert model.connection.headers == {"x-team": "hunter3"}
     assert "hunter" not in repr(model)
+    assert set(model.connection.secrets) == {"hunter2", "hunter3"}
 
 
 def test_every_provider_of_the_settings_has_a_preset() -> None:

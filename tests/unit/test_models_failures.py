@@ -114,6 +114,7 @@ def refusal(status: int, body: object, **headers: str) -> Refusal:
             False,
             "large",
         ),
+        (429, openai("Request too large for m on TPM: Limit 3."), "input_too_long", False, "TPM"),
         # a filter
         (400, openai("Filtered.", "content_filter"), "refused", False, "Filtered."),
         # an outage
@@ -216,17 +217,18 @@ def test_what_looks_like_a_key_is_left_out(key: str) -> None:
 
 
 def test_our_own_key_is_left_out_whatever_it_looks_like() -> None:
-    assert shorten("You sent hunter2!", "hunter2") == "You sent [key]!"
+    assert shorten("You sent hunter2!", ["hunter2"]) == "You sent [key]!"
 
 
 def test_a_placeholder_is_no_secret() -> None:
-    assert shorten("Nonetheless busy.", "none") == "Nonetheless busy."
+    assert shorten("Nonetheless busy.", ["none"]) == "Nonetheless busy."
 
 
 def test_ordinary_words_stay() -> None:
     words = "The task-oriented keyboard asks for key values; a risk-free sketch."
 
     assert shorten(words) == words
+    assert shorten("Skipping skeletons of keyboards.") == "Skipping skeletons of keyboards."
 
 
 def test_a_long_message_is_cut() -> None:

@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 
 from everfill.compute.models import pacing
-from everfill.compute.models.pacing import Pace, accepted, failed, rejected, reserve
+from everfill.compute.models.pacing import Pace, accepted, failed, recovered, rejected, reserve
 
 SECONDS = 120.0
 SLOTS = 200
@@ -188,7 +188,7 @@ def test_a_refusal_after_hours_of_nothing_to_do_says_nothing_of_those_hours() ->
 def test_the_breaker_opens_after_failures_in_a_row_and_lets_one_try() -> None:
     pace, _ = reserve(Pace(), 0.0, 1)
     for _ in range(pacing.FAILURES_MAX):
-        pace = failed(pace, 1.0)
+        pace = failed(pace, 1.0, sent_at=0.9)
 
     pace, closed = reserve(pace, 1.5, 10)
     pace, probe = reserve(pace, 2.0, 10)
@@ -197,7 +197,8 @@ def test_the_breaker_opens_after_failures_in_a_row_and_lets_one_try() -> None:
     assert (closed.number, closed.at) == (0, 1.0 + pacing.OPEN_SECONDS)
     assert probe.number == 1
     assert others.number == 0
-    pace, turns = reserve(accepted(pace, 1), 2.2, 10)
+    assert reserve(recovered(pace, sent_at=0.5), 2.2, 10)[1].number == 0, "that is old news"
+    pace, turns = reserve(recovered(pace, sent_at=2.0), 2.2, 10)
     assert turns.number == 10
 
 
@@ -205,17 +206,26 @@ def test_the_breaker_stays_open_longer_each_time_up_to_a_bound() -> None:
     pace, waits = Pace(), []
     for number in range(20):
         now = pace.blocked_until + 1
-        pace = failed(pace, now)
+        pace = failed(pace, now, sent_at=now)
         waits.append(pace.blocked_until - now if number >= pacing.FAILURES_MAX - 1 else 0)
 
     assert waits[pacing.FAILURES_MAX - 1 :][:4] == [1, 2, 4, 8]
     assert waits[-1] == pacing.OPEN_SECONDS_MAX
 
 
+def test_calls_that_failed_together_open_the_breaker_once() -> None:
+    pace = Pace()
+    for _ in range(200):
+        pace = failed(pace, 1.0, sent_at=0.9)
+
+    assert pace.blocked_until == 1.0 + pacing.OPEN_SECONDS
+
+
 def test_a_success_in_between_keeps_the_breaker_closed() -> None:
     pace = Pace()
     for _ in range(20):
-        pace = failed(accepted(failed(failed(pace, 1.0), 1.0), 1), 1.0)
+        pace = failed(failed(pace, 1.0, sent_at=1.0), 1.0, sent_at=1.0)
+        pace = recovered(pace, sent_at=1.0)
 
     assert pace.blocked_until == 0
 

@@ -156,7 +156,7 @@ class AiClient:
                 return _read(model, answer)
             refusal = read_refusal(answer.status, answer.headers, answer.body)
             if refusal.quirk is None or refusal.quirk in tried:
-                return refusal.explain(connection.key)
+                return refusal.explain(connection.secrets)
             quirks.add(refusal.quirk)
 
     async def _call_in_turn(
@@ -212,7 +212,7 @@ class AiClient:
             message = f"No whole answer within {timeout_seconds:g} s."
             return Failure(code="timeout", message=message, transient=True)
         except UnreachableError as error:
-            message = shorten(f"No connection to the provider: {error}", connection.key)
+            message = shorten(f"No connection to the provider: {error}", connection.secrets)
             return Failure(code="connection_failed", message=message, transient=True)
 
     def _count(self, model: Model, reply: Reply, spent: _Spent) -> None:
@@ -266,7 +266,7 @@ def _read(model: Model, answer: Answer) -> Reply | Failure:
     except MalformedError as error:
         refusal = read_refusal(answer.status, {}, answer.body)
         words = error if refusal.words == "no message" else refusal.words
-        message = shorten(f"The provider's answer is no reply: {words}", model.connection.key)
+        message = shorten(f"The provider's answer is no reply: {words}", model.connection.secrets)
         return Failure(code="answer_malformed", message=message, transient=True)
 
 
@@ -277,7 +277,7 @@ def _outage(model: Model, answer: Answer | Failure) -> Failure | None:
     if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return None
     refusal = read_refusal(answer.status, answer.headers, answer.body)
-    return refusal.explain(model.connection.key)
+    return refusal.explain(model.connection.secrets)
 
 
 def _slow_down(model: Model, answer: Answer) -> Failure | None:
@@ -285,7 +285,7 @@ def _slow_down(model: Model, answer: Answer) -> Failure | None:
     if answer.status != HTTPStatus.TOO_MANY_REQUESTS:
         return None
     refusal = read_refusal(answer.status, answer.headers, answer.body)
-    failure = refusal.explain(model.connection.key)
+    failure = refusal.explain(model.connection.secrets)
     return failure if failure.code == "rate_limited" else None
 
 

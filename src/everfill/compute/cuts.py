@@ -16,6 +16,8 @@ __all__ = ["Cut", "Policy", "cut_inputs"]
 
 _HEAD_SHARE: Final = 0.7
 """Of what is kept of both ends: beginnings say more."""
+_CHARS_MIN: Final = 200
+"""Of an input that is worth cutting: a mark is nearly as long as a shorter one."""
 
 
 class Policy(StrEnum):
@@ -53,7 +55,7 @@ def cut_inputs(
     for name, part in sorted(written.items(), key=lambda item: -len(item[1])):
         over = len(text) - chars_max
         copies = text.count(part) if part else 0
-        if over <= 0 or not copies:
+        if over <= 0 or not copies or len(part) < _CHARS_MIN:
             continue
         left_out = min(len(part), -(-over // copies) + len(_mark(len(part))))
         kept = len(part) - left_out

@@ -173,8 +173,8 @@ class AiSettings(_Section):
         default=600.0,
         ge=1,
         le=3_600,
-        description="How long a cell waits for its turn while a provider asks to slow down or is"
-        " out, before that counts as a failed try.",
+        description="How long a cell waits for its turn while a provider asks to slow down,"
+        " before that counts as a failed try.",
     )
     max_output_tokens: int = Field(default=4_096, ge=1)
     input_chars_max: int = Field(

@@ -13,7 +13,11 @@ from everfill.tables.values import JsonValue
 __all__ = ["Chat"]
 
 _LIMITS: Final = ("max_completion_tokens", "max_tokens")
-_FINISHES: Final = {"length": Finish.LENGTH, "content_filter": Finish.REFUSED}
+_FINISHES: Final = {
+    "length": Finish.LENGTH,
+    "model_length": Finish.LENGTH,
+    "content_filter": Finish.REFUSED,
+}
 
 
 class _Part(msgspec.Struct):
@@ -103,6 +107,8 @@ class Chat:
         if not completion.choices:
             raise MalformedError("it has no choices")
         choice = completion.choices[0]
+        if choice.finish_reason == "error":
+            raise MalformedError("the model broke off with an error")
         finish = _FINISHES.get(choice.finish_reason or "", Finish.STOP)
         text = _text(choice.message.content)
         if choice.message.refusal:

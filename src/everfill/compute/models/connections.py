@@ -82,6 +82,12 @@ class Connection:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     rate_max: float | None = None
 
+    @property
+    def secrets(self) -> Sequence[str]:
+        """What must stand in no message: the key, and what headers carry."""
+        carried = [value.removeprefix("Bearer ") for value in self.headers.values()]
+        return [secret for secret in (self.key, *carried) if secret]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
@@ -107,6 +113,8 @@ def find_models(
 ) -> Sequence[Model]:
     """The models that a name stands for, the first one to be asked first.
 
+    What of a chain cannot be reached for want of a key or an address is left out of it.
+
     Args:
         settings: The `[ai]` section.
         name: As a column gives it; None: the settings' own.
@@ -115,10 +123,19 @@ def find_models(
     Raises:
         InvalidError: `ai_not_configured` where nothing says how to reach a model, with what to set.
     """
-    return [
-        _find_model(settings, part, environment)
-        for part in _expand(settings, name or settings.model, ())
-    ]
+    models: list[Model] = []
+    unset: list[InvalidError] = []
+    for part in _expand(settings, name or settings.model, ()):
+        try:
+            models.append(_find_model(settings, part, environment))
+        except InvalidError as error:
+            unset.append(error)
+    if models:
+        return models
+    if unset:
+        raise unset[0]
+    message = f"The alias {name or settings.model!r} stands for no model. Give ai.models one."
+    raise InvalidError("ai_not_configured", message)
 
 
 def _expand(settings: AiSettings, name: str, seen: tuple[str, ...]) -> Iterator[str]:
@@ -144,9 +161,11 @@ def _find_model(settings: AiSettings, name: str, environment: Mapping[str, str])
 def _own_connection(settings: AiSettings, environment: Mapping[str, str]) -> Connection:
     """The one that `ai.base_url` and `ai.api_key` describe; without an address: OpenAI."""
     if settings.base_url is None and settings.api_key is None:
-        if not any(environment.get(name) for name in _PRESETS["openai"].key_variables):
+        given = settings.connections.get("openai")
+        usual = any(environment.get(name) for name in _PRESETS["openai"].key_variables)
+        if given is None and not usual:
             raise InvalidError("ai_not_configured", _NOTHING_SET)
-        return _connect("openai", None, environment)
+        return _connect("openai", given, environment)
     name = "openai" if settings.base_url is None else "openai-compatible"
     given = ConnectionSettings(base_url=settings.base_url, api_key=settings.api_key)
     return _connect(name, given, {})

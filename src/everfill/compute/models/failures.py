@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -24,7 +24,7 @@ from everfill.tables.values import JsonValue
 __all__ = ["Refusal", "read_refusal", "shorten"]
 
 _KEY: Final = re.compile(
-    r"\b(?:sk|pk|rk|gsk|xai|key|AIza)[-_A-Za-z0-9*.]{6,}|(?<=Bearer )\S+", re.IGNORECASE
+    r"\b(?:sk|pk|rk|gsk|xai|key)[-_][-_A-Za-z0-9*.]{6,}|\bAIza[-_A-Za-z0-9.]{6,}|(?<=Bearer )\S+"
 )
 _SECRET_CHARS_MIN: Final = 6
 """Shorter ones guard nothing (`none`, `x`), and would be found in the middle of words."""
@@ -36,10 +36,13 @@ _OVERFLOW_CODES: Final = frozenset(
     {"context_length_exceeded", "request_too_large", "string_above_max_length"}
 )
 _OVERFLOW: Final = re.compile(
-    r"context (?:length|window)|(?:prompt|input) is too long|too many (?:input )?tokens|"
+    r"context (?:length|window)|(?:prompt|input) is too long|exceed context limit|"
+    r"too many (?:input )?tokens|"
     r"maximum number of (?:input )?tokens|input token count|reduce the length of",
     re.IGNORECASE,
 )
+_NEVER: Final = re.compile(r"request too large", re.IGNORECASE)
+"""One call of more tokens than a minute has: no waiting helps."""
 _BROKE_CODES: Final = frozenset(
     {
         "insufficient_quota",
@@ -118,12 +121,12 @@ class Refusal:
             return Quirk.OTHER_LIMIT
         return Quirk.NO_SCHEMA if _NO_SCHEMA.search(self.words) else None
 
-    def explain(self, secret: str | None = None) -> Failure:
+    def explain(self, secrets: Sequence[str] = ()) -> Failure:
         """The failure it makes of a cell."""
         verdict = self._judge()
         return Failure(
             code=verdict.code,
-            message=shorten(f"{verdict.prefix} {self.words}", secret),
+            message=shorten(f"{verdict.prefix} {self.words}", secrets),
             transient=verdict.transient,
             retry_after_seconds=self.retry_after_seconds if verdict.transient else None,
         )
@@ -143,6 +146,8 @@ class Refusal:
     def _judge_words(self) -> _Verdict | None:
         """For providers that give no codes."""
         if self.status in _MISSHAPEN and _OVERFLOW.search(self.words):
+            return _OVERLONG
+        if self.status == HTTPStatus.TOO_MANY_REQUESTS and _NEVER.search(self.words):
             return _OVERLONG
         if self.status in _UNPAID and _BROKE.search(self.words):
             return _QUOTA
@@ -183,10 +188,11 @@ def read_refusal(
     return Refusal(status, words or "no message", frozenset(codes), after)
 
 
-def shorten(text: str, secret: str | None = None) -> str:
+def shorten(text: str, secrets: Sequence[str] = ()) -> str:
     """The text without keys, at most as long as a cell keeps."""
-    if secret and len(secret) >= _SECRET_CHARS_MIN:
-        text = text.replace(secret, "[key]")
+    for secret in secrets:
+        if len(secret) >= _SECRET_CHARS_MIN:
+            text = text.replace(secret, "[key]")
     text = " ".join(_KEY.sub("[key]", text).split())
     limit = limits.ERROR_MESSAGE_CHARS_MAX
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -21,6 +21,7 @@ from everfill.compute.models.pacing import (
     Turns,
     accepted,
     failed,
+    recovered,
     rejected,
     reserve,
 )
@@ -101,7 +102,7 @@ class Pacer:
         lane = self._lanes[turn.key]
         lane.answered += 1
         if lane.pace.failures or lane.pace.probe_until:  # the others wait to hear of it
-            await self._change(turn.key, lane, lambda pace, _now: pace)
+            await self._change(turn.key, lane, lambda pace, _now: recovered(pace, sent_at=turn.at))
 
     async def rejected(self, turn: Turn, retry_after_seconds: float | None) -> None:
         """The call was one too many."""
@@ -115,7 +116,10 @@ class Pacer:
 
     async def failed(self, turn: Turn) -> None:
         """The call came to nothing."""
-        await self._change(turn.key, self._lanes[turn.key], failed)
+        lane = self._lanes[turn.key]
+        await self._change(turn.key, lane, lambda pace, now: failed(pace, now, sent_at=turn.at))
+        if self.is_out(turn.key):
+            lane.turns.clear()
 
     def is_out(self, key: str) -> bool:
         """Whether the model failed so often that it is left alone."""
@@ -130,6 +134,8 @@ class Pacer:
 
     async def _next(self, key: str, lane: _Lane, deadline: float, rate_max: float) -> Turn | None:
         while True:
+            while lane.turns and lane.turns[0] < self._now() - _AHEAD_SECONDS:
+                lane.turns.popleft()  # nobody came for it in time
             if not lane.turns:
                 turns = await self._reserve(key, lane, rate_max)
                 if not turns.number:

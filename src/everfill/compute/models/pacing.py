@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-__all__ = ["Pace", "Turns", "accepted", "failed", "rejected", "reserve"]
+__all__ = ["Pace", "Turns", "accepted", "failed", "recovered", "rejected", "reserve"]
 
 RATE_START: Final = 20.0
 RATE_MAX: Final = 10_000.0
@@ -56,6 +56,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         next_at: When the next turn is.
         blocked_until: Before, nobody calls.
         failures: Outages in a row.
+        failed_at: When the last one that counts was.
         probe_until: Until then the others wait for the one that tries.
         cut_at: When a refusal was heeded last.
         answered: Calls answered since.
@@ -71,6 +72,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     next_at: float = 0.0
     blocked_until: float = 0.0
     failures: int = 0
+    failed_at: float = 0.0
     probe_until: float = 0.0
     cut_at: float = 0.0
     answered: int = 0
@@ -124,9 +126,14 @@ def reserve(
 
 def accepted(pace: Pace, count: int) -> Pace:
     """Calls were answered, whatever the answer."""
-    return msgspec.structs.replace(
-        pace, answered=pace.answered + count, failures=0, probe_until=0.0
-    )
+    return msgspec.structs.replace(pace, answered=pace.answered + count)
+
+
+def recovered(pace: Pace, *, sent_at: float) -> Pace:
+    """A call was answered: if it began after the last outage, that is over."""
+    if sent_at < pace.failed_at:
+        return pace
+    return msgspec.structs.replace(pace, failures=0, probe_until=0.0)
 
 
 def rejected(
@@ -164,8 +171,13 @@ def rejected(
     )
 
 
-def failed(pace: Pace, now: float) -> Pace:
-    """A call came to nothing: no connection, no whole answer in time, an outage."""
+def failed(pace: Pace, now: float, *, sent_at: float) -> Pace:
+    """A call came to nothing: no connection, no whole answer in time, an outage.
+
+    One that was on its way when the breaker opened says nothing new.
+    """
+    if pace.failures >= FAILURES_MAX and sent_at < pace.failed_at:
+        return pace
     failures = pace.failures + 1
     blocked_until = pace.blocked_until
     if failures >= FAILURES_MAX:
@@ -173,7 +185,7 @@ def failed(pace: Pace, now: float) -> Pace:
         seconds = min(OPEN_SECONDS * 2.0**doublings, OPEN_SECONDS_MAX)
         blocked_until = max(blocked_until, now + seconds)
     return msgspec.structs.replace(
-        pace, failures=failures, probe_until=0.0, blocked_until=blocked_until
+        pace, failures=failures, failed_at=now, probe_until=0.0, blocked_until=blocked_until
     )
 
 
