@@ -161,6 +161,7 @@ async def test_a_provider_that_never_recovers_costs_the_stated_tries_and_no_more
         await rig.settle()
         assert await states(rig, table) == {"failed": 20}
         assert max(liar.calls.values()) <= limits.TRIES_MAX
+        assert liar.calls.total() >= pacing.FAILURES_MAX
         spent = liar.calls.total()
 
         del liar.faults["right"]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 from pydantic import SecretStr
 
 from everfill.compute.ai import AiKind
@@ -27,19 +24,6 @@ KEY = "sk-test-0123456789abcdef"
 NUMBER = ColumnType(name=TypeName.NUMBER)
 MOOD = ColumnType(name=TypeName.CHOICE, choices=("Good", "Bad"))
 TAGS = ColumnType(name=TypeName.CHOICES, choices=("red", "green"), free=True)
-
-
-@pytest_asyncio.fixture
-async def provider() -> AsyncIterator[ProviderServer]:
-    async with ProviderServer() as server:
-        yield server
-
-
-@pytest_asyncio.fixture
-async def kind() -> AsyncIterator[AiKind]:
-    made = AiKind()
-    yield made
-    await made.aclose()
 
 
 def context(base_url: str | None, *, key: str | None = KEY, timeout: float = 10) -> ComputeContext:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from everfill.compute.protocol import (
     Usage,
     Value,
 )
+from everfill.kernel import limits
 from everfill.kernel.config import AiSettings, Settings
 from everfill.tables.types import TEXT, ColumnType, TypeName
 from provider import ProviderServer, Reply
@@ -31,22 +33,9 @@ KEY_HEADERS = {
 
 
 @pytest_asyncio.fixture
-async def provider() -> AsyncIterator[ProviderServer]:
-    async with ProviderServer() as server:
-        yield server
-
-
-@pytest_asyncio.fixture
 async def other() -> AsyncIterator[ProviderServer]:
     async with ProviderServer() as server:
         yield server
-
-
-@pytest_asyncio.fixture
-async def kind() -> AsyncIterator[AiKind]:
-    made = AiKind()
-    yield made
-    await made.aclose()
 
 
 def settings(*servers: ProviderServer, provider: str = "openai", **more: Any) -> AiSettings:
@@ -291,3 +280,58 @@ async def test_a_cell_says_what_of_its_input_the_model_did_not_see(
     assert result.note
     assert "of 5,000 characters of page were left out" in result.note
     assert len(provider.calls[0]["messages"][-1]["content"]) <= 1_000
+
+
+async def test_answers_of_a_server_of_ones_own_cost_nothing(
+    kind: AiKind, provider: ProviderServer
+) -> None:
+    provider.default = Reply(content="Yes.", input_tokens=1_000_000)
+    for name, cost_usd in (("ollama", 0.0), ("openai-compatible", 0.15)):
+        ai = settings(provider, provider=name, model="one:gpt-4o-mini", models={})
+
+        result = await ask(kind, ai)
+
+        assert isinstance(result, Value)
+        assert result.usage
+        assert result.usage.cost_usd == pytest.approx(cost_usd, abs=0.01)
+
+
+async def test_a_call_under_way_when_its_worker_ends_is_told_to_nobody(
+    kind: AiKind, provider: ProviderServer
+) -> None:
+    provider.default = Reply(hang=True)
+    call = asyncio.create_task(ask(kind, settings(provider, timeout_seconds=30)))
+    while not provider.concurrent:
+        await asyncio.sleep(0.01)
+
+    await kind.aclose()
+    result = await call
+
+    assert isinstance(result, Failure)
+    assert (result.code, result.transient) == ("worker_fault", True)
+
+
+async def test_an_answer_that_is_too_large_fails_its_cell_alone(
+    kind: AiKind, provider: ProviderServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MODEL_ANSWER_BYTES_MAX", 1_000)
+    provider.then(*[Reply(content="word " * 1_000) for _ in range(15)], Reply(content="Yes."))
+
+    results = [await ask(kind, settings(provider)) for _ in range(16)]
+
+    codes = [result.code for result in results if isinstance(result, Failure)]
+    assert codes == ["too_large"] * 15
+    assert isinstance(results[-1], Value), "the breaker heard nothing of it"
+
+
+async def test_answers_nested_without_end_are_malformed(
+    kind: AiKind, provider: ProviderServer
+) -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    for raw in (deep, b'{"choices": ' + deep + b"}", b'{"x": ' + deep + b', "choices": []}'):
+        provider.then(Reply(raw=raw))
+
+        result = await ask(kind, settings(provider))
+
+        assert isinstance(result, Failure)
+        assert result.code == "answer_malformed", result.message

@@ -88,6 +88,7 @@ def test_references_find_their_definitions_in_what_the_model_is_shown() -> None:
         ({"$ref": "http://127.0.0.1:1/x"}, "leads outside"),
         ({"properties": {"a": {"items": [{"$ref": "file:///etc/passwd"}]}}}, "leads outside"),
         ({"$ref": "#/$defs/missing"}, "missing"),
+        ({"properties": {"child": {"$ref": "#"}}}, "use #/$defs/NAME"),
         ({"pattern": "("}, "("),
     ],
 )

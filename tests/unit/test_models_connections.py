@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from everfill.compute.models.connections import _PRESETS, Model, find_models
+from everfill.compute.models.connections import _PROVIDERS, Model, find_models
 from everfill.kernel.config import AiSettings, Provider, load_settings
 from everfill.kernel.errors import InvalidError
 
@@ -140,8 +140,8 @@ def test_keys_and_headers_are_in_no_representation() -> None:
     assert set(model.connection.secrets) == {"hunter2", "hunter3"}
 
 
-def test_every_provider_of_the_settings_has_a_preset() -> None:
-    assert set(get_args(Provider)) == set(_PRESETS)
+def test_every_provider_of_the_settings_is_known() -> None:
+    assert set(get_args(Provider)) == set(_PROVIDERS)
 
 
 def test_aliases_and_connections_come_from_the_environment(
@@ -153,3 +153,18 @@ def test_aliases_and_connections_come_from_the_environment(
     ai = load_settings().ai
 
     assert [model.label for model in find_models(ai, "cheap", {})] == ["groq:llama", "ollama:llama"]
+
+
+def test_a_key_from_a_file_loses_its_line_end_and_another_one_is_refused() -> None:
+    (model,) = find("m", connections={}, api_key="secret-1\r\n")
+    assert model.connection.key == "secret-1"
+
+    with pytest.raises(InvalidError, match="line end") as caught:
+        find("m", api_key="secret-1\nsecret-2")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["http://", "https:///v1", "localhost:8000", "ftp://a"])
+def test_an_address_that_is_none_is_refused_where_it_is_set(address: str) -> None:
+    with pytest.raises(ValueError, match="base_url"):
+        AiSettings.model_validate({"base_url": address})

@@ -130,6 +130,34 @@ def refusal(status: int, body: object, **headers: str) -> Refusal:
         (500, b"upstream connect error", "provider_failed", True, "upstream connect"),
         (500, b"\xff\xfe", "provider_failed", True, ""),
         (500, b"", "provider_failed", True, "no message"),
+        (
+            400,
+            anthropic("Output blocked by content filtering policy", "x"),
+            "refused",
+            False,
+            "Outp",
+        ),
+        (
+            403,
+            {"error": {"message": "Unregistered callers."}},
+            "key_invalid",
+            False,
+            "Unregistered",
+        ),
+        (
+            400,
+            anthropic("You have reached your specified API usage limits.", "invalid_request_error"),
+            "quota_exceeded",
+            False,
+            "usage limits",
+        ),
+        (
+            422,
+            {"object": "error", "message": {"detail": [{"loc": ["body", "n"], "msg": "Extra."}]}},
+            "request_rejected",
+            False,
+            "body.n: Extra.",
+        ),
         # anything else
         (404, openai("No such model.", "model_not_found"), "model_not_found", False, "No such"),
         (
@@ -192,6 +220,8 @@ def test_only_a_passing_failure_says_when_to_come_back() -> None:
         (422, "max_completion_tokens: Extra inputs are not permitted", Quirk.OTHER_LIMIT),
         (400, "max_tokens is too large: 9. This model supports at most 8.", None),
         (429, "response_format", None),
+        (400, "Invalid schema for response_format 'answer': In context=()", None),
+        (400, "JSON mode is not enabled for this model", Quirk.NO_SCHEMA),
         (400, "Bad request", None),
     ],
 )
@@ -199,6 +229,12 @@ def test_what_a_model_does_not_take_is_read_from_its_refusal(
     status: int, words: str, quirk: Quirk | None
 ) -> None:
     assert refusal(status, openai(words)).quirk == quirk
+
+
+def test_an_error_within_errors_without_end_is_read_no_deeper_than_it_makes_sense() -> None:
+    for depth in (900, 100_000):
+        nested = b'{"error": ' * depth + b'"deep"' + b"}" * depth
+        assert refusal(500, nested).explain().code == "provider_failed"
 
 
 def test_an_address_that_moved_is_told() -> None:

@@ -1,12 +1,11 @@
 """Answers of models to a column's prompts: asked, read, repaired once, and passed on along a chain.
 
-No retries below the queue's own. A call that fails in any way is a `Failure`; only cancellation
+A call that fails in any way is a `Failure`; only cancellation
 passes through.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -18,12 +17,11 @@ import msgspec
 
 from everfill.compute.answers import answer_schema, instructions, read_answer
 from everfill.compute.cuts import Cut, Policy, cut_inputs
+from everfill.compute.models.caller import Caller
 from everfill.compute.models.connections import Model, find_models
-from everfill.compute.models.exchange import Answer, Exchange, UnreachableError
 from everfill.compute.models.failures import read_refusal, shorten
-from everfill.compute.models.pacer import Pacer
 from everfill.compute.models.prices import Prices
-from everfill.compute.models.wire import Finish, MalformedError, Prompt, Quirk, Reply, Turn
+from everfill.compute.models.wire import Finish, MalformedError, Message, Prompt, Quirk, Reply
 from everfill.compute.options import choice_option, integer_option, number_option, text_option
 from everfill.compute.protocol import (
     ComputeContext,
@@ -44,8 +42,6 @@ __all__ = ["AiClient"]
 _ANSWERS: Final = 2
 """The first, and one more that is told what was wrong with it."""
 _WORDS_QUOTED: Final = 200
-_PATIENCE_SECONDS: Final = 5.0
-"""With a model that another one stands behind."""
 _ANSWERED: Final = frozenset({"refused", "answer_truncated", "answer_invalid"})
 """Failures of a model that did answer: the next one of the chain is not asked for another."""
 
@@ -72,21 +68,18 @@ class _Spent:
 class AiClient:
     """The models of one event loop."""
 
-    _exchange: Exchange = field(default_factory=Exchange)
     _prices: Prices = field(default_factory=Prices)
     _quirks: defaultdict[tuple[str, str], set[Quirk]] = field(
         default_factory=lambda: defaultdict(set)
     )
     """What models turned out not to take, by base URL and name."""
-    _pacer: Pacer | None = None
-    _outages: dict[str, str] = field(default_factory=dict[str, str])
-    """What each model failed with last."""
+    _caller: Caller | None = None
 
     async def answer(self, request: ComputeRequest, context: ComputeContext) -> ComputeResult:
         """Ask the models of the chain in turn until one of them answers."""
         settings = context.settings.ai
-        if self._pacer is None:
-            self._pacer = Pacer(context.board)
+        if self._caller is None:
+            self._caller = Caller(context.board)
         try:
             models = find_models(settings, text_option(request.options, "model"), os.environ)
         except InvalidError as error:
@@ -107,7 +100,8 @@ class AiClient:
 
     async def aclose(self) -> None:
         """Close every connection."""
-        await self._exchange.aclose()
+        if self._caller:
+            await self._caller.aclose()
 
     async def _converse(
         self,
@@ -132,95 +126,41 @@ class AiClient:
             except InvalidError as error:
                 complaint = f"{error.message} It was: {reply.text[:_WORDS_QUOTED]}"
                 again = f"{error.message} Answer again, in the form that was asked for."
-                turns = (*prompt.turns, Turn("assistant", reply.text), Turn("user", again))
-                prompt = msgspec.structs.replace(prompt, turns=turns)
+                said = (Message("assistant", reply.text), Message("user", again))
+                prompt = msgspec.structs.replace(prompt, messages=(*prompt.messages, *said))
         message = shorten(f"No answer that fits the column, asked twice. {complaint}")
         return Failure(code="answer_invalid", message=message, transient=False)
 
     async def _ask(
         self, model: Model, prompt: Prompt, timeout_seconds: float, patience_seconds: float | None
     ) -> Reply | Failure:
-        """One answer; the request is sent once more for each thing the model does not take.
-
-        Patience is None where another model stands behind this one.
-        """
+        """One answer; the request is sent once more for each thing the model does not take."""
+        assert self._caller, "answer makes it"
         connection = model.connection
         quirks = self._quirks[connection.base_url, model.name]
         while True:
             tried = frozenset(quirks)
-            body = connection.dialect.body(msgspec.structs.replace(prompt, quirks=tried))
-            answer = await self._call_in_turn(model, body, timeout_seconds, patience_seconds)
+            answer = await self._caller.call(
+                model,
+                connection.dialect.body(msgspec.structs.replace(prompt, quirks=tried)),
+                timeout_seconds=timeout_seconds,
+                patience_seconds=patience_seconds,
+            )
             if isinstance(answer, Failure):
                 return answer
-            if answer.ok:
+            if isinstance(answer, bytes):
                 return _read(model, answer)
-            refusal = read_refusal(answer.status, answer.headers, answer.body)
-            if refusal.quirk is None or refusal.quirk in tried:
-                return refusal.explain(connection.secrets)
-            quirks.add(refusal.quirk)
-
-    async def _call_in_turn(
-        self,
-        model: Model,
-        body: Mapping[str, JsonValue],
-        timeout_seconds: float,
-        patience_seconds: float | None,
-    ) -> Answer | Failure:
-        """Call when it is our turn, and again where that was one call too many, up to patience."""
-        assert self._pacer, "answer makes it"
-        pacer, key, rate_max = self._pacer, model.pace_key, model.connection.rate_max
-        clock = asyncio.get_running_loop().time
-        patience = _PATIENCE_SECONDS if patience_seconds is None else patience_seconds
-        deadline = clock() + patience
-        refused: Failure | None = None
-        while turn := await pacer.turn(key, patience_seconds=deadline - clock(), rate_max=rate_max):
-            answer = await self._call(model, body, timeout_seconds)
-            if failure := _outage(model, answer):
-                self._outages[key] = failure.message
-                await pacer.failed(turn)
-                return failure
-            assert isinstance(answer, Answer), "a failure is an outage"
-            refused = _slow_down(model, answer)
-            if refused is None:
-                await pacer.accepted(turn)
-                return answer
-            await pacer.rejected(turn, refused.retry_after_seconds)
-            if patience_seconds is None:
-                return refused
-        if pacer.is_out(key):
-            message = self._outages.get(key) or "The provider keeps failing."
-            return Failure(
-                code="provider_failed",
-                message=f"{message} (not called again for a while)",
-                transient=True,
-                retry_after_seconds=pacer.wait_seconds(key),
-            )
-        message = f"The provider takes no more calls; no turn came within {patience:g} s."
-        return refused or Failure(code="rate_limited", message=message, transient=True)
-
-    async def _call(
-        self, model: Model, body: Mapping[str, JsonValue], timeout_seconds: float
-    ) -> Answer | Failure:
-        """One exchange; a failure where there is no whole answer."""
-        connection = model.connection
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                return await self._exchange.post(
-                    connection, connection.dialect.path(model.name), body
-                )
-        except TimeoutError:
-            message = f"No whole answer within {timeout_seconds:g} s."
-            return Failure(code="timeout", message=message, transient=True)
-        except UnreachableError as error:
-            message = shorten(f"No connection to the provider: {error}", connection.secrets)
-            return Failure(code="connection_failed", message=message, transient=True)
+            if answer.quirk is None or answer.quirk in tried:
+                return answer.explain(connection.secrets)
+            quirks.add(answer.quirk)
 
     def _count(self, model: Model, reply: Reply, spent: _Spent) -> None:
         spent.input_tokens += reply.tokens.input
         spent.output_tokens += reply.tokens.output
         spent.model = reply.model or model.name
-        base_url = model.connection.base_url
-        spent.cost_usd += self._prices.cost_usd(spent.model, base_url, reply.tokens)
+        if not model.connection.free:
+            base_url = model.connection.base_url
+            spent.cost_usd += self._prices.cost_usd(spent.model, base_url, reply.tokens)
 
 
 def _opening(model: Model, request: ComputeRequest, settings: AiSettings) -> Prompt:
@@ -233,7 +173,7 @@ def _opening(model: Model, request: ComputeRequest, settings: AiSettings) -> Pro
     return Prompt(
         model=model.name,
         system="\n\n".join(filter(None, (own, instructions(output_type, schema)))),
-        turns=(Turn("user", request.text),),
+        messages=(Message("user", request.text),),
         schema=answer_schema(output_type, schema),
         strict=output_type.name is not TypeName.JSON,
         temperature=number_option(options, "temperature", low=0, high=2),
@@ -259,34 +199,15 @@ def _cut(request: ComputeRequest, settings: AiSettings) -> Cut:
     return cut_inputs(request.text, request.inputs, chars_max=chars_max, policy=policy)
 
 
-def _read(model: Model, answer: Answer) -> Reply | Failure:
+def _read(model: Model, body: bytes) -> Reply | Failure:
     """The reply; some endpoints say that all is well and send an error."""
     try:
-        return model.connection.dialect.read(answer.body)
+        return model.connection.dialect.read(body)
     except MalformedError as error:
-        refusal = read_refusal(answer.status, {}, answer.body)
+        refusal = read_refusal(HTTPStatus.OK, {}, body)
         words = error if refusal.words == "no message" else refusal.words
         message = shorten(f"The provider's answer is no reply: {words}", model.connection.secrets)
         return Failure(code="answer_malformed", message=message, transient=True)
-
-
-def _outage(model: Model, answer: Answer | Failure) -> Failure | None:
-    """The failure of a call that came to nothing."""
-    if isinstance(answer, Failure):
-        return answer
-    if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return None
-    refusal = read_refusal(answer.status, answer.headers, answer.body)
-    return refusal.explain(model.connection.secrets)
-
-
-def _slow_down(model: Model, answer: Answer) -> Failure | None:
-    """The failure of an answer that is a refusal of one call too many."""
-    if answer.status != HTTPStatus.TOO_MANY_REQUESTS:
-        return None
-    refusal = read_refusal(answer.status, answer.headers, answer.body)
-    failure = refusal.explain(model.connection.secrets)
-    return failure if failure.code == "rate_limited" else None
 
 
 def _unfinished(reply: Reply) -> Failure | None:

@@ -139,7 +139,7 @@ def _read_object(text: str) -> dict[str, JsonValue]:
     fenced = _FENCE.fullmatch(text)
     try:
         answer = cast("JsonValue", json.loads(fenced[1] if fenced else text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _invalid(f"The answer is not valid JSON: {error}.") from None
     if not isinstance(answer, dict) or not {"value", "found"} & set(answer):
         raise _invalid("The answer is not a JSON object with found, reason and value.")

@@ -15,6 +15,8 @@ from everfill.tables.values import JsonValue
 
 __all__ = ["check_schema", "find_faults"]
 
+_INSIDE: Final = ("#/$defs/", "#/definitions/")
+"""These move with the schema into what the model is shown."""
 _FAULTS_TOLD: Final = 3
 _KEPT: Final = 100
 """Validators in memory, a column each."""
@@ -29,7 +31,7 @@ def check_schema(schema: JsonValue) -> Mapping[str, JsonValue]:
     if not isinstance(schema, dict):
         raise _invalid("it must be a JSON schema, as an object")
     for reference in _references(schema):
-        if not isinstance(reference, str) or not reference.startswith("#"):
+        if not isinstance(reference, str) or not reference.startswith(_INSIDE):
             raise _invalid(f"$ref {reference!r} leads outside of it; use #/$defs/NAME")
     try:
         _validator(json.dumps(schema, sort_keys=True))

@@ -7,6 +7,7 @@ second, and then tried by one caller only, so that nobody who works for cells is
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias, TypeVar, cast
@@ -26,6 +27,8 @@ PAUSE_SECONDS: Final = 1.0
 _SOCKET_SECONDS: Final = 5.0  # the net under ANSWER_SECONDS, longer than any read may wait
 _WAIT_SECONDS_MAX: Final = 2.0
 _CHANGE_TRIES: Final = 20
+_CHANGE_PAUSE_SECONDS: Final = 0.001  # a try longer each time, so that somebody comes first
+_RANDOM: Final = random.SystemRandom()
 _LOG: Final = structlog.stdlib.get_logger()
 _T = TypeVar("_T")
 _Streams: TypeAlias = "list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]"
@@ -136,7 +139,8 @@ class Redis:
         """
 
         async def replace(client: aioredis.Redis) -> tuple[bytes, float] | None:
-            for _ in range(_CHANGE_TRIES):
+            for tries in range(_CHANGE_TRIES):
+                await asyncio.sleep(_RANDOM.uniform(0, tries * _CHANGE_PAUSE_SECONDS))
                 async with client.pipeline(transaction=True) as pipeline:
                     await pipeline.watch(key)
                     whole, micro = await pipeline.time()  # pyright: ignore[reportUnknownMemberType] - the same

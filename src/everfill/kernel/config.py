@@ -132,7 +132,7 @@ class ConnectionSettings(_Section):
         default=None,
         description="Unset: the provider of the connection's own name, else openai-compatible.",
     )
-    base_url: str | None = Field(default=None, pattern=r"^https?://")
+    base_url: str | None = Field(default=None, pattern=r"^https?://[^\s/?#]+")
     api_key: SecretStr | None = Field(
         default=None, description="Unset: the provider's customary variable (OPENAI_API_KEY, …)."
     )
@@ -149,7 +149,7 @@ class AiSettings(_Section):
 
     base_url: str | None = Field(
         default=None,
-        pattern=r"^https?://",
+        pattern=r"^https?://[^\s/?#]+",
         description="An OpenAI-compatible endpoint for models named without a connection, such as"
         " http://localhost:11434/v1; unset: OpenAI.",
     )

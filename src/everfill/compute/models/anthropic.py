@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from everfill.compute.models.wire import Finish, MalformedError, Prompt, Quirk, Reply, Tokens
+from everfill.compute.models.wire import Finish, Prompt, Quirk, Reply, Tokens, decode
 from everfill.tables.values import JsonValue
 
 __all__ = ["Anthropic"]
@@ -61,7 +61,9 @@ class Anthropic:
         body: dict[str, JsonValue] = {
             "model": prompt.model,
             "system": prompt.system,
-            "messages": [{"role": turn.role, "content": turn.text} for turn in prompt.turns],
+            "messages": [
+                {"role": message.role, "content": message.text} for message in prompt.messages
+            ],
             "max_tokens": prompt.output_tokens_max,
         }
         if prompt.temperature is not None:
@@ -73,10 +75,7 @@ class Anthropic:
 
     def read(self, body: bytes) -> Reply:
         """The text blocks, joined."""
-        try:
-            message = _DECODER.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise MalformedError(str(error)) from None
+        message = decode(_DECODER, body)
         return Reply(
             text="".join(block.text for block in message.content if block.type == "text"),
             finish=_FINISHES.get(message.stop_reason or "", Finish.STOP),

@@ -7,7 +7,15 @@ from typing import Final
 
 import msgspec
 
-from everfill.compute.models.wire import Finish, MalformedError, Prompt, Quirk, Reply, Tokens
+from everfill.compute.models.wire import (
+    Finish,
+    MalformedError,
+    Prompt,
+    Quirk,
+    Reply,
+    Tokens,
+    decode,
+)
 from everfill.tables.values import JsonValue
 
 __all__ = ["Chat"]
@@ -83,7 +91,7 @@ class Chat:
         """The request."""
         messages: list[JsonValue] = [
             {"role": role, "content": text}
-            for role, text in (("system", prompt.system), *prompt.turns)
+            for role, text in (("system", prompt.system), *prompt.messages)
         ]
         body: dict[str, JsonValue] = {"model": prompt.model, "messages": messages}
         body[self._limit_name(prompt)] = prompt.output_tokens_max
@@ -100,10 +108,7 @@ class Chat:
 
     def read(self, body: bytes) -> Reply:
         """The first choice."""
-        try:
-            completion = _DECODER.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise MalformedError(str(error)) from None
+        completion = decode(_DECODER, body)
         if not completion.choices:
             raise MalformedError("it has no choices")
         choice = completion.choices[0]

@@ -22,38 +22,39 @@ from everfill.kernel.errors import InvalidError
 __all__ = ["Connection", "Model", "find_models"]
 
 
-class _Preset(NamedTuple):
+class _Provider(NamedTuple):
     """A provider as everybody reaches it."""
 
     dialect: Dialect
     base_url: str | None
     key_variables: tuple[str, ...] = ()
     needs_key: bool = True
+    free: bool = False
 
 
-_PRESETS: Final[Mapping[str, _Preset]] = {
-    "openai": _Preset(
+_PROVIDERS: Final[Mapping[str, _Provider]] = {
+    "openai": _Provider(
         Chat(limit="max_completion_tokens"), "https://api.openai.com/v1", ("OPENAI_API_KEY",)
     ),
-    "anthropic": _Preset(Anthropic(), "https://api.anthropic.com/v1", ("ANTHROPIC_API_KEY",)),
-    "google": _Preset(
+    "anthropic": _Provider(Anthropic(), "https://api.anthropic.com/v1", ("ANTHROPIC_API_KEY",)),
+    "google": _Provider(
         Google(),
         "https://generativelanguage.googleapis.com/v1beta",
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     ),
-    "mistral": _Preset(Chat(), "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",)),
-    "groq": _Preset(
+    "mistral": _Provider(Chat(), "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",)),
+    "groq": _Provider(
         Chat(limit="max_completion_tokens"), "https://api.groq.com/openai/v1", ("GROQ_API_KEY",)
     ),
-    "openrouter": _Preset(Chat(), "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",)),
-    "azure": _Preset(
+    "openrouter": _Provider(Chat(), "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",)),
+    "azure": _Provider(
         Chat(key_header="api-key", limit="max_completion_tokens"), None, ("AZURE_OPENAI_API_KEY",)
     ),
-    "bedrock": _Preset(Chat(limit="max_completion_tokens"), None, ("AWS_BEARER_TOKEN_BEDROCK",)),
-    "ollama": _Preset(Chat(), "http://localhost:11434/v1", needs_key=False),
-    "vllm": _Preset(Chat(), "http://localhost:8000/v1", needs_key=False),
-    "lmstudio": _Preset(Chat(), "http://localhost:1234/v1", needs_key=False),
-    "openai-compatible": _Preset(Chat(), None, needs_key=False),
+    "bedrock": _Provider(Chat(limit="max_completion_tokens"), None, ("AWS_BEARER_TOKEN_BEDROCK",)),
+    "ollama": _Provider(Chat(), "http://localhost:11434/v1", needs_key=False, free=True),
+    "vllm": _Provider(Chat(), "http://localhost:8000/v1", needs_key=False, free=True),
+    "lmstudio": _Provider(Chat(), "http://localhost:1234/v1", needs_key=False, free=True),
+    "openai-compatible": _Provider(Chat(), None, needs_key=False),
 }
 _ADDRESSES: Final = {
     "azure": "https://RESOURCE.openai.azure.com/openai/v1",
@@ -73,6 +74,7 @@ class Connection:
         key: Its secret, as far as there is one.
         headers: Sent with each call.
         rate_max: Calls a second to each of its models; None: as many as it takes.
+        free: Whether nobody is paid for its answers: it is a server of one's own.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Connection:
     key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     rate_max: float | None = None
+    free: bool = False
 
     @property
     def secrets(self) -> Sequence[str]:
@@ -152,8 +155,8 @@ def _find_model(settings: AiSettings, name: str, environment: Mapping[str, str])
     prefix, colon, rest = name.partition(":")
     given = settings.connections.get(prefix)
     # a server of one's own has models named `mistral:7b`, which are not Mistral's
-    preset = prefix in _PRESETS and settings.base_url is None
-    if colon and rest and (given or preset):
+    known = prefix in _PROVIDERS and settings.base_url is None
+    if colon and rest and (given or known):
         return Model(connection=_connect(prefix, given, environment), name=rest)
     return Model(connection=_own_connection(settings, environment), name=name)
 
@@ -162,7 +165,7 @@ def _own_connection(settings: AiSettings, environment: Mapping[str, str]) -> Con
     """The one that `ai.base_url` and `ai.api_key` describe; without an address: OpenAI."""
     if settings.base_url is None and settings.api_key is None:
         given = settings.connections.get("openai")
-        usual = any(environment.get(name) for name in _PRESETS["openai"].key_variables)
+        usual = any(environment.get(name) for name in _PROVIDERS["openai"].key_variables)
         if given is None and not usual:
             raise InvalidError("ai_not_configured", _NOTHING_SET)
         return _connect("openai", given, environment)
@@ -175,33 +178,46 @@ def _connect(
     name: str, given: ConnectionSettings | None, environment: Mapping[str, str]
 ) -> Connection:
     given = given or ConnectionSettings()
-    provider = given.provider or (name if name in _PRESETS else "openai-compatible")
-    preset = _PRESETS[provider]
-    base_url = given.base_url or preset.base_url
+    provider = given.provider or (name if name in _PROVIDERS else "openai-compatible")
+    usual = _PROVIDERS[provider]
+    base_url = given.base_url or usual.base_url
     if base_url is None:
         raise _unset(name, "base_url", f"such as {_ADDRESSES[provider]}")
     own = given.api_key.get_secret_value() if given.api_key else None
-    usual = base_url == preset.base_url or preset.base_url is None
-    variables = preset.key_variables if usual else ()  # a key goes to its own provider alone
+    at_home = base_url == usual.base_url or usual.base_url is None
+    variables = usual.key_variables if at_home else ()  # a key goes to its own provider alone
     key = own or next((environment[v] for v in variables if environment.get(v)), None)
-    if key is None and preset.needs_key and usual and not given.headers:
-        raise _unset(name, "api_key", f"or {' or '.join(preset.key_variables)}")
+    if key is None and usual.needs_key and at_home and not given.headers:
+        raise _unset(name, "api_key", f"or {' or '.join(usual.key_variables)}")
     headers = {
         key.lower().replace("_", "-"): value.get_secret_value()
         for key, value in given.headers.items()
     }
+    key = key and key.strip()  # of a file's last line
+    _check_printable(name, [key or "", *headers, *headers.values()])
     return Connection(
         name=name,
-        dialect=preset.dialect,
+        dialect=usual.dialect,
         base_url=base_url.rstrip("/"),
         key=key,
         headers=headers,
         rate_max=given.requests_per_minute and given.requests_per_minute / 60,
+        free=usual.free,
     )
+
+
+def _check_printable(name: str, texts: Sequence[str]) -> None:
+    if not all(text.isprintable() for text in texts):
+        message = (
+            f"The key or a header of the connection {name!r} has a line end or the like in it."
+        )
+        raise InvalidError("ai_not_configured", message)
 
 
 def _unset(name: str, key: str, example: str) -> InvalidError:
     variable = f"EVERFILL_AI__CONNECTIONS__{name.upper()}__{key.upper()}"
+    if not name.isidentifier():  # no variable can be called so
+        variable = f"ai.connections.{name}.{key} in everfill.toml"
     message = f"The connection {name!r} has no {key}. Set {variable}, {example}; then reprocess."
     return InvalidError("ai_not_configured", message)
 

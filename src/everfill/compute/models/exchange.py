@@ -12,10 +12,10 @@ from everfill.compute.models.connections import Connection
 from everfill.kernel import limits
 from everfill.tables.values import JsonValue
 
-__all__ = ["Answer", "Exchange", "UnreachableError"]
+__all__ = ["Answer", "ClosedError", "Exchange", "TooLargeError", "UnreachableError"]
 
-_CONNECTIONS_MAX: Final = 0
-"""No bound: a worker's slots bound the calls; the pool must never be what waits."""
+_UNBOUNDED: Final = 0
+"""A worker's slots bound the calls; the pool must never be what waits."""
 _IDLE_SECONDS: Final = 30.0
 _OK: Final = 200
 
@@ -38,6 +38,14 @@ class UnreachableError(Exception):
     """No connection, or one that broke off."""
 
 
+class ClosedError(Exception):
+    """The connections were closed: the worker ends."""
+
+
+class TooLargeError(Exception):
+    """An answer beyond what is kept in memory."""
+
+
 class Exchange:
     """Connections to providers, of one event loop; made at the first call, closed once."""
 
@@ -52,6 +60,8 @@ class Exchange:
 
         Raises:
             UnreachableError: There was no whole answer.
+            TooLargeError: It has more than `limits.MODEL_ANSWER_BYTES_MAX`.
+            ClosedError: `aclose` was called, before it or meanwhile.
         """
         headers = {
             "content-type": "application/json",
@@ -68,9 +78,9 @@ class Exchange:
                 data = await _read(response)
                 told = {name.lower(): value for name, value in response.headers.items()}
                 return Answer(response.status, told, data)
-        except aiohttp.InvalidURL as error:
-            raise UnreachableError(f"{error} is no address") from None
         except (aiohttp.ClientError, OSError) as error:
+            if self._closed:
+                raise ClosedError from None
             raise UnreachableError(str(error) or type(error).__name__) from None
 
     async def aclose(self) -> None:
@@ -82,11 +92,9 @@ class Exchange:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._closed:
-            raise UnreachableError("the worker is ending")
+            raise ClosedError
         if self._session is None:
-            connector = aiohttp.TCPConnector(
-                limit=_CONNECTIONS_MAX, keepalive_timeout=_IDLE_SECONDS
-            )
+            connector = aiohttp.TCPConnector(limit=_UNBOUNDED, keepalive_timeout=_IDLE_SECONDS)
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 timeout=aiohttp.ClientTimeout(total=None),  # whoever asks bounds the whole
@@ -103,6 +111,6 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     async for part in response.content.iter_any():
         size += len(part)
         if size > limits.MODEL_ANSWER_BYTES_MAX:
-            raise UnreachableError(f"an answer of over {limits.MODEL_ANSWER_BYTES_MAX:,} bytes")
+            raise TooLargeError
         parts.append(part)
     return b"".join(parts)

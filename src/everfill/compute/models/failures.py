@@ -26,6 +26,8 @@ __all__ = ["Refusal", "read_refusal", "shorten"]
 _KEY: Final = re.compile(
     r"\b(?:sk|pk|rk|gsk|xai|key)[-_][-_A-Za-z0-9*.]{6,}|\bAIza[-_A-Za-z0-9.]{6,}|(?<=Bearer )\S+"
 )
+_DEPTH_MAX: Final = 4
+"""Of words within an error: the customary shapes have three."""
 _SECRET_CHARS_MIN: Final = 6
 """Shorter ones guard nothing (`none`, `x`), and would be found in the middle of words."""
 _PASSING: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY})
@@ -54,13 +56,18 @@ _BROKE_CODES: Final = frozenset(
     }
 )
 _BROKE: Final = re.compile(
-    r"credit balance|insufficient (?:balance|credits?|funds)|spend(?:ing)? limit", re.IGNORECASE
+    r"credit balance|insufficient (?:balance|credits?|funds)|spend(?:ing)? limit|usage limits",
+    re.IGNORECASE,
 )
 _KEY_CODES: Final = frozenset({"invalid_api_key", "api_key_invalid", "authentication_error"})
-_REFUSED_CODES: Final = frozenset({"content_filter", "content_policy_violation"})
+_REFUSED_CODES: Final = frozenset({"content_filter", "content_policy_violation", "invalid_prompt"})
+_FILTERED: Final = re.compile(r"content filter", re.IGNORECASE)
+_NO_KEY: Final = re.compile(r"unregistered callers|api key", re.IGNORECASE)
+_BAD_SCHEMA: Final = re.compile(r"invalid (?:json )?schema", re.IGNORECASE)
+"""One author's, not any."""
 _NO_SCHEMA: Final = re.compile(
     r"response_format|json_schema|response_?json_?schema|output_config|output_format|"
-    r"structured output",
+    r"structured output|json mode",
     re.IGNORECASE,
 )
 _LIMIT: Final = re.compile(r"max_(?:completion_)?tokens", re.IGNORECASE)
@@ -119,6 +126,8 @@ class Refusal:
             return None
         if _LIMIT.search(self.words) and _UNKNOWN.search(self.words):
             return Quirk.OTHER_LIMIT
+        if _BAD_SCHEMA.search(self.words):
+            return None
         return Quirk.NO_SCHEMA if _NO_SCHEMA.search(self.words) else None
 
     def explain(self, secrets: Sequence[str] = ()) -> Failure:
@@ -149,6 +158,10 @@ class Refusal:
             return _OVERLONG
         if self.status == HTTPStatus.TOO_MANY_REQUESTS and _NEVER.search(self.words):
             return _OVERLONG
+        if self.status in _MISSHAPEN and _FILTERED.search(self.words):
+            return _REFUSED
+        if self.status == HTTPStatus.FORBIDDEN and _NO_KEY.search(self.words):
+            return _BAD_KEY
         if self.status in _UNPAID and _BROKE.search(self.words):
             return _QUOTA
         return None
@@ -205,26 +218,36 @@ def _plain(body: bytes) -> JsonValue:
 
 
 def _errors(told: JsonValue) -> Iterator[JsonValue]:
-    """The error, from its innermost part outwards, with its details."""
+    """The error within, its details, and what is around it."""
     if isinstance(told, dict):
         inner = told.get("error")
         if isinstance(inner, (dict, str)):
-            yield from _errors(inner)
-        details = told.get("details")
-        for detail in details if isinstance(details, list) else [details]:
-            if isinstance(detail, dict):
-                yield {key: value for key, value in detail.items() if key not in _WORD_KEYS}
+            yield inner
+            yield from _details(inner)
+        yield from _details(told)
     yield told
 
 
-def _words(error: JsonValue) -> Iterator[str]:
+def _details(error: JsonValue) -> Iterator[JsonValue]:
+    """Codes and delays that stand beside an error's words."""
+    details = error.get("details") if isinstance(error, dict) else None
+    for detail in details if isinstance(details, list) else [details]:
+        if isinstance(detail, dict):
+            yield {key: value for key, value in detail.items() if key not in _WORD_KEYS}
+
+
+def _words(error: JsonValue, depth: int = 0) -> Iterator[str]:
+    """Messages in an error, with the place of each that has one."""
     if isinstance(error, str) and error.strip():
         yield error
-    if isinstance(error, dict):
-        for key in _WORD_KEYS:
-            value = error.get(key)
-            for part in value if isinstance(value, list) else [value]:
-                yield from _words(part) if not isinstance(part, dict) else _words(part.get("msg"))
+    if not isinstance(error, dict) or depth == _DEPTH_MAX:
+        return
+    place = error.get("loc")
+    at = f"{'.'.join(map(str, place))}: " if isinstance(place, list) and place else ""
+    for key in _WORD_KEYS:
+        value = error.get(key)
+        for part in value if isinstance(value, list) else [value]:
+            yield from (f"{at}{words}" for words in _words(part, depth + 1))
 
 
 def _codes(error: JsonValue) -> Iterator[JsonValue]:

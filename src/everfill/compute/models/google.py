@@ -8,7 +8,15 @@ from urllib.parse import quote
 
 import msgspec
 
-from everfill.compute.models.wire import Finish, MalformedError, Prompt, Quirk, Reply, Tokens
+from everfill.compute.models.wire import (
+    Finish,
+    MalformedError,
+    Prompt,
+    Quirk,
+    Reply,
+    Tokens,
+    decode,
+)
 from everfill.tables.values import JsonValue
 
 __all__ = ["Google"]
@@ -71,24 +79,21 @@ class Google:
         config: dict[str, JsonValue] = {"maxOutputTokens": prompt.output_tokens_max}
         if prompt.temperature is not None:
             config["temperature"] = prompt.temperature
-        if prompt.schema:
+        if prompt.schema and Quirk.NO_SCHEMA not in prompt.quirks:
             config["responseMimeType"] = "application/json"
-            if Quirk.NO_SCHEMA not in prompt.quirks:
-                config["responseJsonSchema"] = dict(prompt.schema)
+            config["responseJsonSchema"] = dict(prompt.schema)
         return {
             "systemInstruction": {"parts": [{"text": prompt.system}]},
             "contents": [
-                {"role": _ROLES[turn.role], "parts": [{"text": turn.text}]} for turn in prompt.turns
+                {"role": _ROLES[message.role], "parts": [{"text": message.text}]}
+                for message in prompt.messages
             ],
             "generationConfig": config,
         }
 
     def read(self, body: bytes) -> Reply:
         """The first candidate, without its thoughts; a prompt that was blocked has none."""
-        try:
-            generated = _DECODER.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise MalformedError(str(error)) from None
+        generated = decode(_DECODER, body)
         tokens, model = _tokens(generated.usage_metadata), generated.model_version
         feedback = generated.prompt_feedback
         if feedback and feedback.block_reason:

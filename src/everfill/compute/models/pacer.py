@@ -180,7 +180,11 @@ class Pacer:
         def replace(kept: bytes | None, now: float) -> bytes:
             return msgspec.msgpack.encode(apply(_read(kept) or lane.pace, now))
 
-        changed = await self._board.change(key, replace) if self._board else None
+        try:
+            changed = await self._board.change(key, replace) if self._board else None
+        except asyncio.CancelledError:
+            lane.answered += answered
+            raise
         if changed is None:
             lane.pace = apply(lane.pace, self._now())
             return

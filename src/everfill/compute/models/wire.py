@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from everfill.tables.values import JsonValue
 
-__all__ = ["Dialect", "Finish", "MalformedError", "Prompt", "Quirk", "Reply", "Tokens", "Turn"]
+__all__ = [
+    "Dialect",
+    "Finish",
+    "MalformedError",
+    "Message",
+    "Prompt",
+    "Quirk",
+    "Reply",
+    "Tokens",
+    "decode",
+]
 
 
-class Turn(NamedTuple):
+_T = TypeVar("_T")
+
+
+class Message(NamedTuple):
     """One message of a conversation."""
 
     role: Literal["user", "assistant"]
@@ -35,7 +48,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         model: The provider's own name of the model.
         system: Instructions above the conversation.
-        turns: The conversation; the last one is the user's.
+        messages: The conversation; the last one is the user's.
         schema: JSON schema of the answer; None: plain text.
         strict: Whether the provider is to hold the model to every letter of the schema.
         temperature: 0 to 2; None: the model's own.
@@ -45,7 +58,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str
     system: str
-    turns: Sequence[Turn]
+    messages: Sequence[Message]
     schema: Mapping[str, JsonValue] | None = None
     strict: bool = True
     temperature: float | None = None
@@ -90,6 +103,18 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 class MalformedError(Exception):
     """A body that is not a reply in this dialect."""
+
+
+def decode(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
+    """A body in a dialect's own shape.
+
+    Raises:
+        MalformedError: It has another one.
+    """
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError(str(error)) from None
 
 
 class Dialect(Protocol):
