@@ -62,6 +62,18 @@ class Window(Provider):
 
 
 @dataclass
+class Shut(Provider):
+    """Takes nothing at first, and then as much as another one."""
+
+    seconds: float
+    then: Provider
+    retry_after_seconds: float | None = None
+
+    def ask(self, now: float) -> tuple[bool, float | None]:
+        return (False, self.retry_after_seconds) if now < self.seconds else self.then.ask(now)
+
+
+@dataclass
 class Outcome:
     accepted: int = 0
     rejected: int = 0
@@ -150,6 +162,23 @@ def test_a_limit_a_minute_is_used_up_and_waited_for() -> None:
     assert told.rejected_share < 0.03
 
 
+@pytest.mark.parametrize("retry_after_seconds", [None, 0.0, 0.05, 1.0])
+@pytest.mark.parametrize(("rate", "seconds"), [(10, 12.0), (100, 12.0), (100, 30.0)])
+def test_a_provider_that_takes_nothing_for_a_while_is_soon_asked_at_full_rate_again(
+    rate: int, seconds: float, retry_after_seconds: float | None
+) -> None:
+    told = run(Shut(seconds, Bucket(rate, rate), retry_after_seconds))
+
+    assert told.accepted > 0.8 * rate * (SECONDS - 2 * seconds)
+
+
+def test_a_provider_that_takes_nothing_and_says_nothing_is_asked_ever_more_seldom() -> None:
+    told = run(Shut(SECONDS, Bucket(10, 10)))
+
+    assert told.accepted == 0
+    assert told.rejected < 30
+
+
 def test_a_limit_that_is_told_is_never_met() -> None:
     told = run(Bucket(10, 10), rate_max=10)
 
@@ -167,7 +196,7 @@ def test_a_provider_without_a_limit_is_soon_asked_as_fast_as_slots_allow() -> No
 
 def test_refusals_of_calls_that_were_on_their_way_cut_once() -> None:
     pace, _ = reserve(Pace(rate=100.0, limited=True), 10.0, 50)
-    pace = rejected(pace, 11.0, sent_at=10.9)
+    pace = rejected(accepted(pace, 40), 11.0, sent_at=10.9)
     once = pace.rate
 
     for _ in range(50):

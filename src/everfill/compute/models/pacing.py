@@ -30,11 +30,15 @@ late, and so do its refusals."""
 CREEP_SECONDS: Final = 5.0
 CREEP: Final = 0.01
 CREEP_MAX: Final = 0.25
+CREEPS_MAX: Final = 12
+"""At one turn, of a rate so slow that turns are rarer than they are due."""
 CUT: Final = 0.97
 MEASURED_SECONDS_MIN: Final = 0.8
 MEASURED_CALLS_MIN: Final = 5
 BLOCK_SECONDS: Final = 1.0
-"""After a refusal that does not say how long."""
+"""After a refusal that does not say how long; twice as long after each that follows with nothing
+answered in between: no rate is slow enough for who takes nothing."""
+BLOCK_DOUBLINGS_MAX: Final = 5
 BLOCK_SECONDS_MAX: Final = 300.0
 FAILURES_MAX: Final = 10
 """In a row: then the breaker opens. One call in two that fails is no outage."""
@@ -62,6 +66,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         answered: Calls answered since.
         answered_before: Of these, before the rate was raised last.
         idle_seconds: Of the time since, when nobody wanted to call.
+        vain: Refusals in a row with nothing answered in between.
     """
 
     version: int = 1
@@ -78,6 +83,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     answered: int = 0
     answered_before: int = 0
     idle_seconds: float = 0.0
+    vain: int = 0
 
 
 class Turns(NamedTuple):
@@ -147,27 +153,32 @@ def rejected(
         sent_at: When the call began: one that was on its way at the last cut says nothing new.
         retry_after_seconds: As the provider says.
     """
-    seconds = BLOCK_SECONDS if retry_after_seconds is None else retry_after_seconds
+    flown = sent_at < pace.cut_at
+    vain = pace.vain if flown else 0 if pace.answered else pace.vain + 1
+    seconds = BLOCK_SECONDS * 2 ** min(max(vain - 1, 0), BLOCK_DOUBLINGS_MAX)
+    if retry_after_seconds is not None:
+        seconds = min(retry_after_seconds, BLOCK_SECONDS_MAX)
     pace = msgspec.structs.replace(
         pace,
         failures=0,
         probe_until=0.0,
-        blocked_until=max(pace.blocked_until, now + min(seconds, BLOCK_SECONDS_MAX)),
+        vain=vain,
+        blocked_until=max(pace.blocked_until, now + seconds),
     )
-    if pace.limited and sent_at <= pace.cut_at:
+    if flown:
         return pace
-    rate = _cut(pace, now)
+    rate = pace.rate if vain else _cut(pace, now)
     return msgspec.structs.replace(
         pace,
         rate=rate,
-        limited=True,
+        limited=pace.limited or not vain,
         creep=CREEP,
         raised_at=now,
         next_at=max(pace.next_at, now + 1 / rate),
         cut_at=now,
         answered=0,
         answered_before=0,
-        idle_seconds=0.0,
+        idle_seconds=seconds if vain else 0.0,  # a wait in vain says nothing of a rate
     )
 
 
@@ -194,10 +205,12 @@ def _raise(pace: Pace, now: float) -> Pace:
     assert pace.raised_at is not None, "it is set at the first turn"
     rate, creep, raised_at = pace.rate, pace.creep, pace.raised_at
     every = CREEP_SECONDS if pace.limited else DOUBLING_SECONDS
-    if now - raised_at < every:
+    due = int((now - raised_at) / every)
+    if not due:
         return pace
     if pace.limited:
-        rate, creep = rate * (1 + creep), min(creep * 2, CREEP_MAX)
+        for _ in range(min(due, CREEPS_MAX)):
+            rate, creep = rate * (1 + creep), min(creep * 2, CREEP_MAX)
     elif pace.answered - pace.answered_before >= ANSWERED_SHARE * rate * every:
         rate *= 2
     else:
