@@ -40,6 +40,8 @@ BLOCK_SECONDS: Final = 1.0
 answered in between: no rate is slow enough for who takes nothing."""
 BLOCK_DOUBLINGS_MAX: Final = 5
 BLOCK_SECONDS_MAX: Final = 300.0
+VAIN_SHARE: Final = 0.25
+"""Of that wait, at least, where a provider says that it need not be so long and refuses again."""
 FAILURES_MAX: Final = 10
 """In a row: then the breaker opens. One call in two that fails is no outage."""
 OPEN_SECONDS: Final = 1.0
@@ -157,7 +159,8 @@ def rejected(
     vain = pace.vain if flown else 0 if pace.answered else pace.vain + 1
     seconds = BLOCK_SECONDS * 2 ** min(max(vain - 1, 0), BLOCK_DOUBLINGS_MAX)
     if retry_after_seconds is not None:
-        seconds = min(retry_after_seconds, BLOCK_SECONDS_MAX)
+        least = seconds * VAIN_SHARE if vain > 1 else 0.0
+        seconds = min(max(retry_after_seconds, least), BLOCK_SECONDS_MAX)
     pace = msgspec.structs.replace(
         pace,
         failures=0,
