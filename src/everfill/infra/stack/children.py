@@ -8,7 +8,8 @@ import re
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -43,12 +44,14 @@ class Program:
         identity: As `leash` names it.
         death_signal: What it gets when the supervisor is gone.
         stop_steps: How the supervisor stops it; SIGKILL follows the last by itself.
+        environment: What it gets beside the clean environment of every server.
     """
 
     arguments: tuple[str, ...]
     identity: str = PLAIN
     death_signal: signal.Signals = signal.SIGKILL
     stop_steps: tuple[StopStep, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Child:
@@ -124,7 +127,7 @@ async def start(program: Program, log: Path, *, by_pipe: bool | None = None) -> 
                 stdin=DEVNULL,
                 stdout=output,
                 stderr=STDOUT,
-                env=server_environment(),
+                env=server_environment() | dict(program.environment),
                 pass_fds=ends[:1] if ends else (),
             )
     finally:
@@ -146,7 +149,7 @@ async def run_to_end(
         stdin=PIPE,
         stdout=PIPE,
         stderr=STDOUT,
-        env=server_environment(),
+        env=server_environment() | dict(program.environment),
     )
     try:
         printed, _ = await asyncio.wait_for(process.communicate(text.encode()), timeout_seconds)
